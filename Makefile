@@ -1,0 +1,49 @@
+# Every target sets up what it needs, on a machine that has only Python 3.11+ and make.
+# See `make help`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+# Written last, so that a set-up which was interrupted is done again.
+READY := .venv/.ready
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Output appears as it happens, also through a pipe.
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help demo test check bench soak clean java
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) java ## Watch a job crash and lose nothing
+	@$(BIN)/onceward demo
+
+test: check $(READY) java ## Run the checks, then every test but the soak
+	@$(BIN)/pytest
+
+check: $(READY) ## Lint, format, types and import rules
+	@$(BIN)/ruff check --quiet --output-format=concise
+	@$(BIN)/ruff format --quiet --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(READY) java ## Measure the speed
+	@$(BIN)/python -m benchmarks
+
+soak: $(READY) java ## Run for a long time under random crashes
+	@ONCEWARD_SOAK=1 $(BIN)/pytest -m soak
+
+clean: ## Remove .venv, caches and build output
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	@rm -rf spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+java:
+	@tools/setup-java
+
+$(READY): pyproject.toml tools/setup-venv
+	@tools/setup-venv
+	@touch $@

@@ -1,0 +1,1 @@
+"""Exactly-once delivery from PySpark Structured Streaming to systems outside Spark."""

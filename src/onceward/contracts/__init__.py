@@ -1,0 +1,41 @@
+"""What the parts promise each other: values and protocols, no behaviour.
+
+Sink authors need only this package; everything from *stage* to *recover* is written against it.
+"""
+
+from onceward.contracts.clock import Clock
+from onceward.contracts.committer import CheckpointCommitter
+from onceward.contracts.context import Handle, Json, Receipt, SlotContext, SlotValues
+from onceward.contracts.decisions import Barrier, DecisionLog
+from onceward.contracts.guarantee import Guarantee
+from onceward.contracts.hooks import Hooks
+from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
+from onceward.contracts.rows import RowWise
+from onceward.contracts.sink import AnySink, Sink, TransactionalWriteAheadSink, TwoPhaseCommitSink, WriteAheadSink
+from onceward.contracts.storage import Storage
+
+__all__ = [
+    "AlreadyCommitted",
+    "AnySink",
+    "Barrier",
+    "CheckpointCommitter",
+    "Clock",
+    "Committed",
+    "DecisionLog",
+    "Guarantee",
+    "Handle",
+    "Hooks",
+    "Json",
+    "Lost",
+    "Outcome",
+    "Receipt",
+    "RetryLater",
+    "RowWise",
+    "Sink",
+    "SlotContext",
+    "SlotValues",
+    "Storage",
+    "TransactionalWriteAheadSink",
+    "TwoPhaseCommitSink",
+    "WriteAheadSink",
+]

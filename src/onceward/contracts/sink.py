@@ -1,0 +1,148 @@
+"""The two templates a sink is written by, and the third that makes the second one exactly-once.
+
+A sink is picklable configuration, checked in its constructor. It opens connections only inside the methods that use
+them, because the same object travels to the executors and lives on the driver.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import ClassVar, Generic, TypeVar
+
+import pyarrow as pa
+
+from onceward.contracts.committer import CheckpointCommitter
+from onceward.contracts.context import Handle, Receipt, SlotContext, SlotValues
+from onceward.contracts.guarantee import Guarantee
+from onceward.contracts.outcome import Outcome
+from onceward.identity import JobIdentity, SinkName, checked_name
+
+Txn = TypeVar("Txn")
+
+
+class Sink(ABC):  # noqa: B024 (abstract through its three templates)
+    """What every sink has: a stable name, an honest guarantee, a check, and receipts."""
+
+    guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
+    """The most this sink can give."""
+    means: ClassVar[str] = ""
+    """By which means, in a few words; shown by `onceward status` and in the docs."""
+
+    def __init__(self, *, name: str) -> None:
+        self.name = SinkName(checked_name("sink", name))
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """Driver, before anything moves, at every start: raise `TargetRefused` if these rows cannot be taken.
+
+        It may create what is missing where the sink's options say so. It never writes rows.
+        """
+        return None
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """Driver, at every start: the receipts the target holds for this job's name and this sink.
+
+        All generations, because one that the checkpoint does not know tells that the checkpoint was replaced. Those
+        below the target's own watermark may be missing. A sink without receipts yields none.
+        """
+        return ()
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """Driver, now and then: epochs below are settled; receipts of them may go, if the target remembers `below`."""
+        return None
+
+
+class TwoPhaseCommitSink(Sink, Generic[Txn]):
+    """Rows wait in transactions of the target itself until the decision.
+
+    Not promised: that a begun transaction is ever pre-committed, or that a pre-committed one is committed or aborted
+    by the process that made it. Several attempts of one slot may be open at the same time.
+    """
+
+    means = "two-phase commit"
+    transaction_timeout_s: float | None = None
+    """How long the target keeps a pre-committed transaction; None for ever."""
+    transaction_timeout_warning: float = 0.8
+    """Warn when a transaction that waits for its commit has used up this fraction of the time-out."""
+
+    @abstractmethod
+    def begin_transaction(self, context: SlotContext) -> Txn:
+        """Executor, once per attempt that has rows. The target must know it as `context.transaction`."""
+
+    @abstractmethod
+    def invoke(self, transaction: Txn, batch: pa.RecordBatch) -> None:
+        """Executor, many times: add rows, invisible to every reader."""
+
+    @abstractmethod
+    def pre_commit(self, transaction: Txn) -> Handle:
+        """Executor, once: afterwards the rows are durable and still invisible, and any process can commit them."""
+
+    @abstractmethod
+    def commit(self, handle: Handle) -> Outcome:
+        """Driver, after the decision, and again after any crash or lost reply: make the rows visible, once.
+
+        `handle` is what `pre_commit` returned, with `transaction` added. An exception means "unknown": it is tried
+        again.
+        """
+
+    @abstractmethod
+    def abort(self, handle: Handle) -> None:
+        """Driver, any number of times, also when nothing is left: remove what was staged. Never what was committed."""
+
+    @abstractmethod
+    def pending(self, job: JobIdentity) -> Iterable[Handle]:
+        """Driver: every transaction of this job, generation and sink that is begun and not finished.
+
+        Each handle must carry its name under `transaction`; what does not parse as one of ours must be left alone.
+        """
+
+    def discard(self, transaction: Txn) -> None:
+        """Executor, after a failure, at best once: let go of an unfinished transaction. The reaper finds the rest."""
+        return None
+
+
+class WriteAheadSink(Sink):
+    """Rows wait in onceward's own log until the decision, then go out slot by slot.
+
+    With a committer beside the target this is at-least-once: a crash inside `send_values`, or between it and the
+    committer, sends the slot again.
+    """
+
+    guarantee = Guarantee.AT_LEAST_ONCE
+    means = "write-ahead log, committer beside the target"
+    committer: CheckpointCommitter | None
+    """Remembers each slot that was sent. None: only the settled watermark remembers, and only whole epochs."""
+
+    @abstractmethod
+    def send_values(self, values: Iterator[pa.RecordBatch], checkpoint_id: int, timestamp: datetime) -> bool:
+        """Driver, once per slot that is not committed yet; `timestamp` is the same on every repetition.
+
+        False, or an exception, leaves this epoch and every later one waiting, in order.
+        """
+
+
+class TransactionalWriteAheadSink(Sink):
+    """Rows wait in onceward's own log until the decision, then go out *together with their receipt*.
+
+    Exactly-once, because "was it sent?" is answered by the target itself.
+    """
+
+    means = "write-ahead log, receipt in the target's transaction"
+    epoch_at_once: ClassVar[bool] = True
+    """True: `send_transaction` gets all slots of an epoch, for one transaction. False: one slot at a time."""
+
+    @abstractmethod
+    def send_transaction(
+        self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
+    ) -> bool:
+        """Driver, again after any crash or lost reply. In ONE transaction of the target, and in this order:
+
+        leave out every slot whose receipt the target has, or whose epoch is not above the target's own watermark for
+        (job, sink); write the rows of the others; write their receipts; commit. Slots without a receipt are written
+        as they are. False, or an exception, leaves this epoch and every later one waiting.
+        """
+
+
+AnySink = TwoPhaseCommitSink[object] | WriteAheadSink | TransactionalWriteAheadSink
+"""The closed set of templates; the protocol matches on it."""

@@ -1,0 +1,30 @@
+"""The protocol of an epoch: *stage → decide → publish → settle*, without Spark.
+
+`stage` runs on executors, everything else on the driver. The engine (Spark, or the harness in `onceward.testing`) calls
+`Coordinator.begin`, runs `stage_slot` for every partition, calls `Coordinator.pre_commit`, and writes its commit log;
+the `Publisher` sees that and publishes.
+"""
+
+from onceward.epoch.coordinator import Coordinator
+from onceward.epoch.ground import Ground
+from onceward.epoch.publish import Publisher, PublishLimits
+from onceward.epoch.publisher_thread import PublisherThread
+from onceward.epoch.reap import Orphan, abort_transactions, orphans
+from onceward.epoch.stage import EpochOrder, SinkAck, SlotAck, stage_slot
+from onceward.epoch.takeover import take_over
+
+__all__ = [
+    "Coordinator",
+    "EpochOrder",
+    "Ground",
+    "Orphan",
+    "PublishLimits",
+    "Publisher",
+    "PublisherThread",
+    "SinkAck",
+    "SlotAck",
+    "abort_transactions",
+    "orphans",
+    "stage_slot",
+    "take_over",
+]

@@ -1,0 +1,277 @@
+"""*Publish* and *settle*: make decided epochs visible, in order, each until every slot has its receipt.
+
+Works upwards from the settled watermark, never past an epoch it has not published. Every step may be repeated after a
+crash: commits answer "already", write-ahead sinks find their receipt, the marker is write-once, removals find nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
+
+import pyarrow as pa
+
+from onceward.contracts import (
+    AlreadyCommitted,
+    AnySink,
+    Committed,
+    Handle,
+    Lost,
+    Outcome,
+    Receipt,
+    RetryLater,
+    SlotValues,
+    TransactionalWriteAheadSink,
+    TwoPhaseCommitSink,
+    WriteAheadSink,
+)
+from onceward.contracts.hooks import EpochHook
+from onceward.epoch.ground import Ground
+from onceward.epoch.reap import abort_all, orphans
+from onceward.epoch.takeover import settle_fates
+from onceward.errors import (
+    CheckpointRolledBack,
+    EpochLost,
+    OncewardError,
+    OutputLost,
+    PublishFailed,
+    SinkMissing,
+)
+from onceward.identity import Fingerprint, SinkName
+from onceward.manifest import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
+from onceward.wal import read_segment
+
+log = logging.getLogger("onceward")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishLimits:
+    """How patient the publisher is with a target, and how long receipts are kept."""
+
+    deadline_s: float = 600.0
+    backoff_s: float = 0.1
+    max_backoff_s: float = 30.0
+    keep_receipts: int = 100
+    reap_every: int = 20
+
+
+class Publisher:
+    """Publishes for one run. `gave_up` is asked before each repetition: True ends the waiting at once."""
+
+    def __init__(
+        self, ground: Ground, limits: PublishLimits | None = None, *, gave_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._ground = ground
+        self._limits = limits or PublishLimits()
+        self._gave_up = gave_up
+
+    def publish_decided(self) -> int:
+        """Publish and settle every decided epoch; the watermark afterwards."""
+        decided = self._ground.decisions.decided()
+        watermark = self._ground.watermark()
+        for epoch in range(watermark + 1, decided + 1):
+            self._publish_epoch(epoch)
+            watermark = epoch
+        return watermark
+
+    def _publish_epoch(self, epoch: int) -> None:
+        notify(self._ground.hooks.on_decision, epoch)
+        manifest = self._ground.register.manifest(epoch, settle_fates(self._ground, epoch))
+        if manifest is None:
+            self._settle_without_manifest(epoch)
+            return
+        barrier = self._ground.decisions.barrier(epoch)
+        if barrier is not None and barrier.fingerprint != manifest.fingerprint:
+            raise CheckpointRolledBack(
+                "the manifest belongs to another epoch of this number than the one Spark decided",
+                epoch=epoch,
+                hint="the checkpoint was put together from two; restore it whole from one backup",
+            )
+        self.publish_manifest(manifest)
+
+    def publish_manifest(self, manifest: Manifest) -> None:
+        """Publish what a manifest names, settle it, and tell."""
+        for name, entry in manifest.sinks.items():
+            if not entry.slots:
+                continue
+            sink = self._ground.sink(name)
+            if sink is None:
+                raise SinkMissing(
+                    f"{entry.rows} rows wait for a sink that the job no longer has",
+                    epoch=manifest.epoch,
+                    sink=name,
+                    hint=f"start once with a sink named {name!r} so that it can be published, then remove it",
+                )
+            self.deliver(sink, entry, manifest)
+        self._settle(manifest)
+        notify(self._ground.hooks.on_publish, manifest.epoch)
+
+    def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
+        """Bring one sink's slots to the target. Without receipts where the epoch goes straight to the target."""
+        match sink:
+            case TwoPhaseCommitSink():
+                for slot in entry.slots:
+                    self._until_done(partial(_commit, sink, slot.handle), sink, manifest)
+            case TransactionalWriteAheadSink():
+                values = [self._values(slot, sink, manifest) for slot in entry.slots]
+                groups: Sequence[Sequence[SlotValues]] = [values] if sink.epoch_at_once else [[one] for one in values]
+                for group in groups:
+                    self._until_done(partial(_send_transaction, sink, group, manifest), sink, manifest)
+            case WriteAheadSink():
+                if sink.committer is not None:
+                    sink.committer.open(manifest.job, sink.name)
+                for slot in entry.slots:
+                    read = self._values(slot, sink, manifest).read
+                    self._until_done(partial(_send_values, sink, slot.slot, read, manifest), sink, manifest)
+            case _:
+                assert_never(sink)
+
+    def _values(self, slot: SlotEntry, sink: AnySink, manifest: Manifest) -> SlotValues:
+        receipt = Receipt(
+            job=manifest.job.name,
+            generation=manifest.job.generation,
+            sink=sink.name,
+            epoch=manifest.epoch,
+            slot=slot.slot,
+            fingerprint=manifest.fingerprint,
+        )
+        read = partial(read_segment, self._ground.storage, slot.handle)
+        return SlotValues(slot.slot, slot.rows, None if manifest.straight else receipt, read)
+
+    def _until_done(self, attempt: Callable[[], Outcome], sink: AnySink, manifest: Manifest) -> None:
+        """Repeat one delivery with growing pauses until it is done, hopeless, or past the deadline."""
+        clock, limits = self._ground.clock, self._limits
+        started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
+        while True:
+            cause: Exception | None = None
+            try:
+                outcome = attempt()
+            except OncewardError:
+                raise
+            except Exception as error:
+                cause, outcome = error, RetryLater(f"{type(error).__name__}: {error}", after_s=backoff)
+            match outcome:
+                case Committed() | AlreadyCommitted():
+                    return
+                case Lost(why):
+                    raise _output_lost(why, sink, manifest)
+                case RetryLater(why, after_s):
+                    failure = why
+                case _:
+                    assert_never(outcome)
+            self._watch_transaction_age(sink, manifest, failure)
+            waited = clock.monotonic() - started
+            if waited + after_s > limits.deadline_s or self._gave_up():
+                raise PublishFailed(
+                    f"the target did not take the epoch within {waited:.0f} s: {failure}",
+                    epoch=manifest.epoch,
+                    sink=sink.name,
+                    hint="the epoch stays staged and is published first at the next start; check the target",
+                ) from cause
+            log.warning("epoch %d, sink %r: %s; trying again", manifest.epoch, sink.name, failure)
+            clock.pause(after_s)
+            backoff = min(backoff * 2, limits.max_backoff_s)
+
+    def _watch_transaction_age(self, sink: AnySink, manifest: Manifest, failure: str) -> None:
+        """A transaction that the target will forget must not be waited for in silence."""
+        if not isinstance(sink, TwoPhaseCommitSink) or sink.transaction_timeout_s is None:
+            return
+        age = (self._ground.clock.now() - manifest.created_at).total_seconds()
+        if age > sink.transaction_timeout_s:
+            raise _output_lost(
+                f"its transactions are {age:.0f} s old and time out at {sink.transaction_timeout_s:.0f} s; {failure}",
+                sink,
+                manifest,
+            )
+        if age > sink.transaction_timeout_s * sink.transaction_timeout_warning:
+            log.warning(
+                "epoch %d, sink %r: transactions are %.0f s old and time out at %.0f s",
+                manifest.epoch,
+                sink.name,
+                age,
+                sink.transaction_timeout_s,
+            )
+
+    def _settle_without_manifest(self, epoch: int) -> None:
+        """A decided epoch without a manifest: settled by someone else just now, made by the engine alone, or lost."""
+        if self._ground.watermark() >= epoch:
+            return
+        barrier = self._ground.decisions.barrier(epoch)
+        if not self._ground.decisions.is_engine_made(epoch):
+            raise EpochLost(
+                "Spark decided this epoch, but no valid manifest says what was staged for it; nothing of it is visible",
+                epoch=epoch,
+                hint=f"run `onceward rewind CHECKPOINT {epoch}` to compute it again",
+            )
+        self._mark(epoch, barrier.fingerprint if barrier else Fingerprint(""), {})
+
+    def _settle(self, manifest: Manifest) -> None:
+        """Record it, then remove what it makes superfluous; the order lets a crash only leave rubbish, never a gap."""
+        totals = {}
+        for name, entry in manifest.sinks.items():
+            sink = self._ground.sink(name)
+            guarantee = self._ground.guarantee if manifest.straight or sink is None else sink.guarantee
+            totals[name] = SinkTotal(entry.means, guarantee.value, len(entry.slots), entry.rows)
+        self._mark(manifest.epoch, manifest.fingerprint, totals)
+
+    def _mark(self, epoch: int, fingerprint: Fingerprint, totals: dict[SinkName, SinkTotal]) -> None:
+        ground = self._ground
+        ground.settled.mark(Marker(epoch, fingerprint, ground.clock.now(), totals))
+        ground.shelf.remove_epoch(epoch)
+        ground.register.forget(epoch)
+        if epoch % self._limits.reap_every == 0:
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Now and then: abort orphans of lost attempts, and let the targets forget receipts nobody will ask for."""
+        ground = self._ground
+        abort_all(ground, orphans(ground))
+        below = ground.watermark() - self._limits.keep_receipts
+        if below > 0:
+            for sink in ground.sinks:
+                sink.forget(ground.job, below)
+                if isinstance(sink, WriteAheadSink) and sink.committer is not None:
+                    sink.committer.open(ground.job, sink.name)
+                    sink.committer.forget(below)
+
+
+def _commit(sink: TwoPhaseCommitSink[object], handle: Handle) -> Outcome:
+    return sink.commit(handle)
+
+
+def _send_transaction(sink: TransactionalWriteAheadSink, values: Sequence[SlotValues], manifest: Manifest) -> Outcome:
+    sent = sink.send_transaction(values, manifest.job, manifest.epoch, manifest.timestamp)
+    return Committed() if sent else RetryLater("send_transaction returned False")
+
+
+def _send_values(
+    sink: WriteAheadSink, slot: int, read: Callable[[], Iterator[pa.RecordBatch]], manifest: Manifest
+) -> Outcome:
+    committer = None if manifest.straight else sink.committer
+    if committer is not None and committer.is_checkpoint_committed(slot, manifest.epoch):
+        return AlreadyCommitted()
+    if not sink.send_values(read(), manifest.epoch, manifest.timestamp):
+        return RetryLater("send_values returned False")
+    if committer is not None:
+        committer.commit_checkpoint(slot, manifest.epoch)
+    return Committed()
+
+
+def notify(hook: EpochHook, epoch: int) -> None:
+    """Tell a hook of what has happened already: it cannot undo it, so its failure must not stop the epoch."""
+    try:
+        hook(epoch)
+    except Exception:
+        log.warning("a hook failed in epoch %d; the epoch goes on", epoch, exc_info=True)
+
+
+def _output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:
+    return OutputLost(
+        f"the target no longer has what was staged: {why}",
+        epoch=manifest.epoch,
+        sink=sink.name,
+        hint=f"if no later epoch is published, `onceward rewind CHECKPOINT {manifest.epoch}` computes it again",
+    )

@@ -1,0 +1,93 @@
+"""The publisher beside the engine: woken after each pre-commit, it waits for the decision and publishes."""
+
+from __future__ import annotations
+
+import threading
+
+from onceward.epoch.ground import Ground
+from onceward.epoch.publish import Publisher, PublishLimits
+
+_FIRST_LOOK_S = 0.005
+_LONGEST_LOOK_S = 0.25
+
+
+class PublisherThread:
+    """One thread for one run. The commit log is looked at directly: a notification can be missed, a file cannot.
+
+    It looks often just after a pre-commit, when the decision is due, and sleeps while nothing is undecided.
+    """
+
+    def __init__(self, ground: Ground, limits: PublishLimits | None = None) -> None:
+        self._ground = ground
+        self._publisher = Publisher(ground, limits, gave_up=lambda: self._hurry.is_set())
+        self._hurry = threading.Event()
+        self._changed = threading.Condition()
+        self._newest = -1
+        self._watermark = -1
+        self._closing = False
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="onceward-publisher", daemon=True)
+
+    def start(self) -> None:
+        """Begin; whatever was decided before is published first."""
+        self._watermark = self._ground.watermark()
+        self._thread.start()
+
+    def expect(self, epoch: int) -> None:
+        """The epoch is pre-committed: its decision is near."""
+        with self._changed:
+            self._newest = max(self._newest, epoch)
+            self._changed.notify_all()
+
+    def wait_for_room(self, epoch: int, max_unpublished: int) -> None:
+        """Hold back staging of `epoch` while more than that many epochs before it are unpublished."""
+        with self._changed:
+            while self.error is None and epoch - 1 - self._watermark > max_unpublished:
+                self._changed.wait(1.0)
+        self.raise_error()
+
+    def raise_error(self) -> None:
+        """Pass on why the publisher stopped, if it did."""
+        if self.error is not None:
+            raise self.error
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Publish what is decided, then end. After `timeout_s` it stops repeating failed deliveries."""
+        if self._thread.ident is None:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+        self._hurry.set()
+        self._thread.join()
+        self.raise_error()
+
+    def _work(self) -> None:
+        try:
+            look_s = _FIRST_LOOK_S
+            while True:
+                before = self._watermark
+                closing = self._closing
+                self._advance(self._publisher.publish_decided())
+                if closing:
+                    self._publisher.sweep()
+                    return
+                look_s = _FIRST_LOOK_S if self._watermark > before else min(look_s * 2, _LONGEST_LOOK_S)
+                with self._changed:
+                    if self._closing:
+                        continue
+                    if self._newest > self._watermark:
+                        self._changed.wait(look_s)
+                    else:
+                        self._changed.wait()
+                        look_s = _FIRST_LOOK_S
+        except BaseException as error:
+            self.error = error
+            with self._changed:
+                self._changed.notify_all()
+
+    def _advance(self, watermark: int) -> None:
+        with self._changed:
+            self._watermark = watermark
+            self._changed.notify_all()

@@ -1,0 +1,87 @@
+"""What the target still holds under our name, and which of it nobody will ever publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from onceward.contracts import Handle, TwoPhaseCommitSink
+from onceward.epoch.ground import Ground
+from onceward.identity import SinkName, TransactionName
+from onceward.wal import WAL
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A transaction or segment that no valid manifest accounts for and none ever will."""
+
+    sink: SinkName
+    name: TransactionName
+    handle: Handle
+
+
+def pending_transactions(ground: Ground) -> Iterator[Orphan]:
+    """Everything of this job, generation and sinks that is staged, finished or not, in the targets and in the log."""
+    for sink in ground.sinks:
+        if isinstance(sink, TwoPhaseCommitSink):
+            yield from _named(sink.name, sink.pending(ground.job))
+    yield from _named(WAL, ground.shelf.pending(ground.job))
+
+
+def _named(sink: SinkName, handles: object) -> Iterator[Orphan]:
+    for handle in handles:  # type: ignore[attr-defined]
+        name = TransactionName.parse(str(handle.get("transaction")))
+        if name is not None:
+            yield Orphan(sink, name, handle)
+
+
+def orphans(ground: Ground) -> list[Orphan]:
+    """What the reaper may abort. It lists first, then reads the decision, then the manifest, and has no other rule.
+
+    The order matters: a transaction that is listed before an epoch's manifest is read either is in the manifest or
+    never will be, because a decided epoch's manifest is written and staging for it is over. An attempt that begins
+    later is found the next time.
+    """
+    listed = list(pending_transactions(ground))
+    if not listed:
+        return []
+    decided = ground.decisions.decided()
+    watermark = ground.watermark()
+    accounted: dict[int, set[str] | None] = {}
+    found = []
+    for orphan in listed:
+        epoch = orphan.name.epoch
+        if epoch <= watermark:
+            found.append(orphan)
+        elif epoch <= decided:
+            if epoch not in accounted:
+                accounted[epoch] = _accounted(ground, epoch)
+            names = accounted[epoch]
+            if names is not None and str(orphan.name) not in names:
+                found.append(orphan)
+    return found
+
+
+def _accounted(ground: Ground, epoch: int) -> set[str] | None:
+    """The transactions that the valid manifest of a decided epoch names; None when there is none to go by."""
+    files = ground.register.files(epoch)
+    if files.reserved - files.fates:
+        return None
+    manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+    return manifest.transactions() if manifest is not None else None
+
+
+def abort_transactions(ground: Ground, chosen: Callable[[TransactionName], bool]) -> int:
+    """Abort everything pending whose name is chosen; how many that were."""
+    matching = [orphan for orphan in pending_transactions(ground) if chosen(orphan.name)]
+    abort_all(ground, matching)
+    return len(matching)
+
+
+def abort_all(ground: Ground, found: list[Orphan]) -> None:
+    """Abort these, each where it lives."""
+    for orphan in found:
+        if orphan.sink == WAL:
+            ground.shelf.remove(orphan.handle)
+        elif isinstance(sink := ground.sink(orphan.sink), TwoPhaseCommitSink):
+            sink.abort(orphan.handle)

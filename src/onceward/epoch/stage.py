@@ -1,0 +1,158 @@
+"""*Stage*: one task attempt hands each batch to every sink, in one pass, and names what it left behind.
+
+Runs on executors (or on the driver, for small epochs). A crash anywhere here leaves only things that carry a
+transaction name and that no manifest accounts for; the takeover or the reaper removes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, Self
+
+import pyarrow as pa
+
+from onceward.contracts import AnySink, Handle, SlotContext, Storage, TwoPhaseCommitSink
+from onceward.identity import Fingerprint, JobIdentity, RunId, SinkName
+from onceward.wal import WAL, SegmentWriter, Shelf
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOrder:
+    """What the driver tells every task of an epoch. Picklable."""
+
+    job: JobIdentity
+    epoch: int
+    takeover: int
+    run: RunId
+    timestamp: datetime
+    fingerprint: Fingerprint
+    sinks: tuple[AnySink, ...]
+    storage: Storage
+
+    def context(self, sink: SinkName, slot: int, attempt: int) -> SlotContext:
+        """The context of one attempt in one sink."""
+        return SlotContext(
+            job=self.job,
+            sink=sink,
+            epoch=self.epoch,
+            takeover=self.takeover,
+            slot=slot,
+            attempt=attempt,
+            run=self.run,
+            timestamp=self.timestamp,
+            fingerprint=self.fingerprint,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAck:
+    """What a slot staged for some sinks: one for a two-phase sink, all of them for the shared segment."""
+
+    sinks: tuple[SinkName, ...]
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class SlotAck:
+    """A task attempt's answer to the driver. Only the winning attempt's answer arrives."""
+
+    slot: int
+    rows: int
+    staged: tuple[SinkAck, ...]
+
+    def to_json(self) -> str:
+        """As it travels."""
+        return json.dumps([self.slot, self.rows, [[ack.sinks, ack.handle] for ack in self.staged]], allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """As it arrives."""
+        slot, rows, staged = json.loads(text)
+        return cls(
+            slot,
+            rows,
+            tuple(SinkAck(tuple(SinkName(name) for name in sinks), handle) for sinks, handle in staged),
+        )
+
+
+class _Writer(Protocol):
+    def write(self, batch: pa.RecordBatch) -> None: ...
+    def finish(self) -> SinkAck: ...
+    def discard(self) -> None: ...
+
+
+class _TransactionWriter:
+    """One attempt's transaction in a two-phase sink."""
+
+    def __init__(self, sink: TwoPhaseCommitSink[object], context: SlotContext) -> None:
+        self._sink = sink
+        self._context = context
+        self._transaction = sink.begin_transaction(context)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._sink.invoke(self._transaction, batch)
+
+    def finish(self) -> SinkAck:
+        handle = self._sink.pre_commit(self._transaction)
+        return SinkAck((self._sink.name,), {**handle, "transaction": str(self._context.transaction)})
+
+    def discard(self) -> None:
+        self._sink.discard(self._transaction)
+
+
+class _SegmentAttempt:
+    """One attempt's segment, shared by all write-ahead sinks."""
+
+    def __init__(self, order: EpochOrder, sinks: tuple[SinkName, ...], context: SlotContext, schema: pa.Schema) -> None:
+        self._sinks = sinks
+        self._context = context
+        self._path = Shelf(order.storage).path(context)
+        self._storage = order.storage
+        self._segment = SegmentWriter(order.storage, self._path, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._segment.write(batch)
+
+    def finish(self) -> SinkAck:
+        return SinkAck(self._sinks, {**self._segment.finish(), "transaction": str(self._context.transaction)})
+
+    def discard(self) -> None:
+        self._storage.delete(self._path)
+
+
+def stage_slot(order: EpochOrder, *, slot: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> SlotAck:
+    """Stage one slot in all sinks. An empty slot begins no transaction and writes no segment."""
+    writers: list[_Writer] = []
+    rows = 0
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            if not writers:
+                _open_writers(writers, order, slot=slot, attempt=attempt, schema=batch.schema)
+            for writer in writers:
+                writer.write(batch)
+            rows += batch.num_rows
+        return SlotAck(slot, rows, tuple(writer.finish() for writer in writers))
+    except BaseException:
+        for writer in writers:
+            # The first failure is the one to report; what cannot be discarded now has a name and is found later.
+            with contextlib.suppress(Exception):
+                writer.discard()
+        raise
+
+
+def _open_writers(writers: list[_Writer], order: EpochOrder, *, slot: int, attempt: int, schema: pa.Schema) -> None:
+    """Append writers one by one to the caller's list, so that a failing one leaves the others to be discarded."""
+    logged: list[SinkName] = []
+    for sink in order.sinks:
+        if isinstance(sink, TwoPhaseCommitSink):
+            writers.append(_TransactionWriter(sink, order.context(sink.name, slot, attempt)))
+        else:
+            logged.append(sink.name)
+    if logged:
+        writers.append(_SegmentAttempt(order, tuple(logged), order.context(WAL, slot, attempt), schema))

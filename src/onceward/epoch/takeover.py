@@ -1,0 +1,47 @@
+"""Taking an undecided epoch over from a driver that may be dead, or only asleep.
+
+The order is the whole point (DESIGN §4): reserve, *read the decision again*, fix the fate, and only then abort. Each
+step by itself may be the last one before a crash: a reservation without fate is refused by a publisher or stepped over
+by the next taker; a fate `taken` without an abort leaves orphans with a lower takeover number, which this epoch's next
+taker or the reaper removes.
+"""
+
+from __future__ import annotations
+
+from onceward.epoch.ground import Ground
+from onceward.epoch.reap import abort_transactions
+from onceward.identity import TransactionName
+from onceward.manifest import Fate
+
+
+def take_over(ground: Ground, epoch: int) -> int | None:
+    """Become the only driver whose manifest of `epoch` counts; None when it turned out to be decided meanwhile."""
+    takeover = ground.register.files(epoch).highest + 1
+    while not ground.register.reserve(epoch, takeover, ground.run):
+        takeover += 1
+    if ground.decisions.decided() >= epoch:
+        return None
+    if ground.register.decide_fate(epoch, takeover, Fate.TAKEN) is not Fate.TAKEN:
+        return None
+
+    def is_void(name: TransactionName) -> bool:
+        return name.epoch == epoch and name.takeover < takeover
+
+    abort_transactions(ground, is_void)
+    ground.hooks.on_abort(epoch)
+    return takeover
+
+
+def highest_taken(ground: Ground, epoch: int) -> int:
+    """The takeover number whose manifest counts, as far as anyone has fixed it yet."""
+    return ground.register.taken(epoch, ground.register.files(epoch))
+
+
+def settle_fates(ground: Ground, epoch: int) -> int:
+    """For a decided epoch: refuse every reservation that is still open; the takeover number whose manifest counts.
+
+    After this no taker can abort anything of the manifest that counts.
+    """
+    files = ground.register.files(epoch)
+    standing = {t: ground.register.decide_fate(epoch, t, Fate.REFUSED) for t in files.reserved | files.fates}
+    return max((t for t, fate in standing.items() if fate is Fate.TAKEN), default=0)

@@ -1,0 +1,125 @@
+"""Everything that can go wrong, as one tree; each error says what happened and what to do next.
+
+::
+
+    OncewardError
+    ├── ConfigurationError      an option is wrong; nothing has moved yet               exit 2
+    │   ├── GuaranteeUnavailable    a sink cannot give what the job asks for
+    │   └── TargetRefused           table, path or columns do not fit the stream
+    ├── DamagedFile             a stored file is torn, flipped or of an unknown version exit 1
+    ├── CheckpointRefused       this checkpoint is not the one the target knows         exit 1
+    │   ├── CheckpointReplaced      deleted and made again under the same job name
+    │   ├── CheckpointCopied        a copy of a checkpoint that may still be running
+    │   └── CheckpointRolledBack    older than what the target has already received
+    ├── EpochLost               decided, but nobody can say what was staged             exit 1
+    ├── OutputLost              decided, but the target no longer has what was staged   exit 1
+    ├── SinkMissing             pending work names a sink that the job does not have    exit 1
+    ├── PublishFailed           the target did not take a decided epoch in time         exit 3
+    ├── EpochTimedOut           an epoch took longer than it may; it was aborted        exit 3
+    ├── StorageFailed           the checkpoint's storage refused an operation           exit 3
+    └── Fenced                  another driver owns this checkpoint now                 exit 4
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OncewardError(Exception):
+    """The root. `hint` is the next thing to do; `exit_code` is what the command ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, epoch: int | None = None, sink: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.epoch = epoch
+        self.sink = sink
+
+    def __str__(self) -> str:
+        """The message, where it happened, and the hint, each on its own line."""
+        where = [f"epoch {self.epoch}"] if self.epoch is not None else []
+        where += [f"sink {self.sink!r}"] if self.sink is not None else []
+        text = f"{self.message} ({', '.join(where)})" if where else self.message
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class ConfigurationError(OncewardError):
+    """An option is wrong. Nothing has been read, staged or written."""
+
+    exit_code = 2
+
+
+class GuaranteeUnavailable(ConfigurationError):
+    """The job asks for a guarantee that one of its sinks cannot give."""
+
+
+class TargetRefused(ConfigurationError):
+    """The target does not exist, may not be written, or its columns do not fit the stream."""
+
+
+class DamagedFile(OncewardError):
+    """A stored file failed its checksum, is cut short, or has a version this release does not know."""
+
+
+class CheckpointRefused(OncewardError):
+    """The checkpoint and the target disagree about what has happened; going on could lose or duplicate."""
+
+    accept: ClassVar[str] = ""
+
+
+class CheckpointReplaced(CheckpointRefused):
+    """The target has output of this job from a checkpoint that is not this one."""
+
+    accept = "fresh-start"
+
+
+class CheckpointCopied(CheckpointRefused):
+    """This directory is a copy; the original may still be running."""
+
+    accept = "copy"
+
+
+class CheckpointRolledBack(CheckpointRefused):
+    """The target has epochs that this checkpoint has not reached yet, or has reached differently."""
+
+    accept = "rollback"
+
+
+class EpochLost(OncewardError):
+    """Spark decided the epoch, but no valid manifest says what was staged for it."""
+
+
+class OutputLost(OncewardError):
+    """The epoch is decided, but the target no longer holds what was staged and has no receipt for it."""
+
+
+class SinkMissing(OncewardError):
+    """A decided epoch waits for a sink that is no longer part of the job."""
+
+
+class PublishFailed(OncewardError):
+    """A decided epoch could not be published before the deadline. It stays staged, in order."""
+
+    exit_code = 3
+
+
+class EpochTimedOut(OncewardError):
+    """The epoch ran longer than `epoch_timeout_s`. It was cancelled and what it staged was aborted."""
+
+    exit_code = 3
+
+
+class StorageFailed(OncewardError):
+    """The storage under the checkpoint refused an operation (full, read-only, gone)."""
+
+    exit_code = 3
+
+
+class Fenced(OncewardError):
+    """Another driver has taken over; this one must not write any more."""
+
+    exit_code = 4

@@ -1,0 +1,23 @@
+"""The durable record of *stage* and *settle*: who we are, what each epoch staged, who may publish it, what is done."""
+
+from onceward.manifest.identity_file import IdentityFile, IdentityRecord
+from onceward.manifest.model import Manifest, SinkEntry, SlotEntry
+from onceward.manifest.register import EpochFiles, Fate, Register
+from onceward.manifest.sealed import seal, unseal
+from onceward.manifest.settled import Marker, SettledLog, SinkTotal
+
+__all__ = [
+    "EpochFiles",
+    "Fate",
+    "IdentityFile",
+    "IdentityRecord",
+    "Manifest",
+    "Marker",
+    "Register",
+    "SettledLog",
+    "SinkEntry",
+    "SinkTotal",
+    "SlotEntry",
+    "seal",
+    "unseal",
+]

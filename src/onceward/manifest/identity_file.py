@@ -1,0 +1,77 @@
+"""The identity of a checkpoint: whose it is, in which generation, and which directory it was made in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from onceward.contracts import Storage
+from onceward.errors import DamagedFile
+from onceward.identity import Generation, JobIdentity, JobName
+from onceward.manifest.sealed import seal, unseal
+
+_NAME = re.compile(r"identity(?:\.([0-9]+))?\.json")
+FIRST: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRecord:
+    """One record; a later one (an accepted copy, rollback or fresh start) supersedes it.
+
+    `known` are other generations whose output in the target was accepted. `adopted` is the last epoch that was decided
+    before onceward came to this checkpoint. `place` names the directory itself, so that a copy is noticed.
+    """
+
+    number: int
+    job: JobName
+    generation: Generation
+    known: tuple[Generation, ...]
+    adopted: int
+    place: str
+
+    @property
+    def identity(self) -> JobIdentity:
+        """The job in this generation."""
+        return JobIdentity(self.job, self.generation)
+
+
+class IdentityFile:
+    """`identity.json`, then `identity.1.json` and so on: each created if absent, then read again; the last counts."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def read(self) -> IdentityRecord | None:
+        """The record that counts, None in a fresh checkpoint."""
+        numbers = [int(match[1] or 0) for name in self._storage.names("") if (match := _NAME.fullmatch(name))]
+        return self._record(max(numbers)) if numbers else None
+
+    def create(self, record: IdentityRecord) -> IdentityRecord:
+        """Write it if its number is free; what stands under that number afterwards, ours or another driver's."""
+        document = asdict(record)
+        document["known"] = list(record.known)
+        self._storage.create(_path(record.number), seal("identity", document))
+        return self._record(record.number)
+
+    def _record(self, number: int) -> IdentityRecord:
+        path = _path(number)
+        data = self._storage.read(path)
+        if data is None:
+            raise DamagedFile(f"{path} vanished while it was read", hint="does someone else delete this checkpoint?")
+        document = unseal("identity", data, path=path)
+        try:
+            return IdentityRecord(
+                number=int(document["number"]),
+                job=JobName(document["job"]),
+                generation=Generation(document["generation"]),
+                known=tuple(Generation(g) for g in document["known"]),
+                adopted=int(document["adopted"]),
+                place=str(document["place"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFile(f"{path} is not an identity: {error!r}", hint="restore it from a backup") from error
+
+
+def _path(number: int) -> str:
+    return f"identity.{number}.json" if number else "identity.json"

@@ -1,0 +1,54 @@
+"""The one envelope of every JSON file we keep: a version line with a checksum, then the document.
+
+``onceward <kind> <version> sha256=<hex>`` and a line feed, then compact JSON. The checksum covers kind, version and
+document, so that no flipped bit is believed, wherever it is. See docs/formats/sealed.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from onceward.errors import DamagedFile
+
+_HEADER = re.compile(rb"onceward ([a-z]+) ([0-9]{1,4}) sha256=([0-9a-f]{64})\n")
+VERSION = 1
+
+
+def _checksum(kind: str, version: int, body: bytes) -> str:
+    return hashlib.sha256(f"{kind} {version}\n".encode() + body).hexdigest()
+
+
+def seal(kind: str, document: dict[str, Any]) -> bytes:
+    """The bytes of a file of this kind."""
+    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return f"onceward {kind} {VERSION} sha256={_checksum(kind, VERSION, body)}\n".encode() + body
+
+
+def unseal(kind: str, data: bytes, *, path: str) -> dict[str, Any]:
+    """The document in `data`, or `DamagedFile`: never a guess."""
+    header = _HEADER.match(data)
+    if header is None:
+        raise _damaged(path, "its first line is not one of ours")
+    found, version, checksum = header[1].decode(), int(header[2]), header[3].decode()
+    if version > VERSION:
+        raise DamagedFile(
+            f"{path} has version {version}; this release reads up to {VERSION}",
+            hint="it was written by a newer onceward: upgrade, or go on with the release that wrote it",
+        )
+    body = data[header.end() :]
+    if found != kind or _checksum(found, version, body) != checksum:
+        raise _damaged(path, "its checksum does not match its content")
+    document = json.loads(body)
+    if not isinstance(document, dict):
+        raise _damaged(path, "it does not hold a JSON object")
+    return document
+
+
+def _damaged(path: str, why: str) -> DamagedFile:
+    return DamagedFile(
+        f"{path} is damaged: {why}",
+        hint="restore this file from a backup of the checkpoint; `onceward status` shows the epoch it belongs to",
+    )

@@ -1,0 +1,84 @@
+"""The settled watermark: write-once markers, of which the highest counts; the recent ones are the history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final
+
+from onceward.contracts import Storage
+from onceward.errors import DamagedFile
+from onceward.identity import Fingerprint, SinkName
+from onceward.manifest.sealed import seal, unseal
+
+FOLDER: Final = "settled"
+KEPT: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTotal:
+    """What one sink got in an epoch."""
+
+    means: str
+    guarantee: str
+    slots: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Proof that an epoch is published in every sink."""
+
+    epoch: int
+    fingerprint: Fingerprint
+    settled_at: datetime
+    sinks: Mapping[SinkName, SinkTotal]
+
+
+class SettledLog:
+    """Markers under `settled/`. A marker is durable before anything that it makes superfluous is removed."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def epochs(self) -> list[int]:
+        """The epochs that still have a marker, in order."""
+        return sorted(int(name) for name in self._storage.names(FOLDER) if name.isdigit())
+
+    def watermark(self) -> int:
+        """The highest settled epoch, -1 when there is none."""
+        return max(self.epochs(), default=-1)
+
+    def marker(self, epoch: int) -> Marker | None:
+        """The marker of one epoch, None when it was pruned or never written."""
+        path = f"{FOLDER}/{epoch}"
+        data = self._storage.read(path)
+        if data is None:
+            return None
+        document = unseal("settled", data, path=path)
+        try:
+            return Marker(
+                epoch=int(document["epoch"]),
+                fingerprint=Fingerprint(document["fingerprint"]),
+                settled_at=datetime.fromisoformat(document["settled_at"]),
+                sinks={SinkName(name): SinkTotal(**total) for name, total in document["sinks"].items()},
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFile(f"{path} is not a settled marker: {error!r}", hint="restore it from a backup") from error
+
+    def forget(self, epoch: int) -> None:
+        """Drop a marker: for a rollback that the user has accepted."""
+        self._storage.delete(f"{FOLDER}/{epoch}")
+
+    def mark(self, marker: Marker) -> None:
+        """Record that the epoch is settled, once; then let go of markers that are too old to be of interest."""
+        document = {
+            "epoch": marker.epoch,
+            "fingerprint": marker.fingerprint,
+            "settled_at": marker.settled_at.isoformat(),
+            "sinks": {name: asdict(total) for name, total in marker.sinks.items()},
+        }
+        self._storage.create(f"{FOLDER}/{marker.epoch}", seal("settled", document))
+        for old in self.epochs()[:-KEPT]:
+            self._storage.delete(f"{FOLDER}/{old}")

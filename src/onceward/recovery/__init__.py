@@ -1,0 +1,39 @@
+"""*Recover*: before every start, look at everything (survey), decide (plan, a pure function), do it (execute)."""
+
+from onceward.recovery.execute import Recovered, recover
+from onceward.recovery.plan import (
+    Accept,
+    AlreadyPublished,
+    Lose,
+    Plan,
+    Publish,
+    Reap,
+    Refuse,
+    Settle,
+    Step,
+    TakeOver,
+    make_plan,
+)
+from onceward.recovery.start import Opened, open_checkpoint
+from onceward.recovery.survey import EpochSurvey, Survey, take_survey
+
+__all__ = [
+    "Accept",
+    "AlreadyPublished",
+    "EpochSurvey",
+    "Lose",
+    "Opened",
+    "Plan",
+    "Publish",
+    "Reap",
+    "Recovered",
+    "Refuse",
+    "Settle",
+    "Step",
+    "Survey",
+    "TakeOver",
+    "make_plan",
+    "open_checkpoint",
+    "recover",
+    "take_survey",
+]

@@ -1,0 +1,183 @@
+"""What to do about it: a pure function from a survey to steps. `onceward recover --dry-run` prints the same steps.
+
+The table of DESIGN §4, row by row, is `_decided` and `_undecided`; the dangerous cases of §5 are `_refusals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from onceward.contracts import Receipt
+from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRolledBack, OncewardError
+from onceward.identity import Fingerprint, Generation
+from onceward.manifest import Manifest
+from onceward.recovery.survey import EpochSurvey, Survey
+
+
+class Accept(Enum):
+    """A consequence the user may accept for one start."""
+
+    FRESH_START = "fresh-start"
+    COPY = "copy"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Decided, and every slot has its receipt (or there is none to have)."""
+
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Decided, and slots are missing in the target."""
+
+    epoch: int
+    slots: int
+    receipts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """Decided, and nobody can say what was staged: looked at again, then the job stops."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Undecided: fence whoever worked on it, abort what is staged; Spark runs it again."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyPublished:
+    """The decision was made and then forgotten: finish it, and let Spark's repetition pass without staging."""
+
+    epoch: int
+    fingerprint: Fingerprint
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """Abort what no valid manifest names."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do nothing; the checkpoint and the target contradict each other."""
+
+    error: OncewardError
+
+
+Step = Settle | Publish | Lose | TakeOver | AlreadyPublished | Reap | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps, in the order in which they are to be done."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def refusal(self) -> OncewardError | None:
+        """Why nothing may be done, if so."""
+        return next((step.error for step in self.steps if isinstance(step, Refuse)), None)
+
+
+def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan:
+    """The plan for what was found. Refusals stand alone: nothing else may happen beside them."""
+    refusals = tuple(Refuse(error) for error in _refusals(survey) if Accept(error.accept) not in accepted)
+    if refusals:
+        return Plan(refusals)
+    steps: list[Step] = []
+    for epoch in range(survey.watermark + 1, survey.decided + 1):
+        steps.append(_decided(survey, survey.epochs[epoch]))
+    for epoch in sorted(epoch for epoch in survey.epochs if epoch > survey.decided):
+        steps.append(_undecided(survey, survey.epochs[epoch]))
+    if survey.orphans:
+        steps.append(Reap(len(survey.orphans)))
+    return Plan(tuple(steps))
+
+
+def _decided(survey: Survey, found: EpochSurvey) -> Step:
+    if found.manifest is None:
+        return Settle(found.epoch, "made by Spark alone") if found.engine_made else Lose(found.epoch)
+    slots = _slot_keys(found.manifest)
+    receipts = {(r.sink, r.slot) for r in _receipts_of(survey, found.manifest.job.generation, found)} & slots
+    if receipts == slots:
+        return Settle(found.epoch, "every slot has its receipt" if slots else "nothing to publish")
+    return Publish(found.epoch, slots=len(slots), receipts=len(receipts))
+
+
+def _undecided(survey: Survey, found: EpochSurvey) -> Step:
+    if found.epoch <= survey.watermark and found.fingerprint is not None:
+        return AlreadyPublished(found.epoch, found.fingerprint, settled=True)
+    receipts = _receipts_of(survey, survey.generation, found)
+    if receipts and found.manifest is not None and found.fingerprint is not None:
+        return AlreadyPublished(found.epoch, found.fingerprint, settled=False)
+    return Lose(found.epoch) if receipts else TakeOver(found.epoch)
+
+
+def _slot_keys(manifest: Manifest) -> set[tuple[str, int]]:
+    return {(name, slot.slot) for name, entry in manifest.sinks.items() for slot in entry.slots}
+
+
+def _receipts_of(survey: Survey, generation: Generation, found: EpochSurvey) -> list[Receipt]:
+    key = (generation, found.epoch, found.fingerprint)
+    return [r for r in survey.receipts if (r.generation, r.epoch, r.fingerprint) == key]
+
+
+def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
+    """Contradictions, each named once."""
+    foreign = sorted({r.generation for r in survey.receipts if r.generation not in survey.known_generations})
+    if foreign:
+        yield _replaced(survey, foreign)
+    ours = [r for r in survey.receipts if r.generation == survey.generation]
+    ahead = max((r.epoch for r in ours), default=-1)
+    if max(ahead, survey.watermark) > max(survey.planned, survey.decided):
+        yield _rolled_back(
+            f"the target has epoch {max(ahead, survey.watermark)} of this job, but the checkpoint has planned only "
+            f"up to {survey.planned}"
+        )
+        return
+    for receipt in ours:
+        found = survey.epochs.get(receipt.epoch)
+        if found is not None and found.fingerprint not in (None, receipt.fingerprint):
+            yield _rolled_back(f"epoch {receipt.epoch} in the target covers other source rows than this checkpoint's")
+            return
+    undecided = survey.epochs.get(survey.planned)
+    if (
+        undecided is not None
+        and survey.watermark == survey.planned > survey.decided
+        and (undecided.fingerprint != survey.watermark_fingerprint)
+    ):
+        yield _rolled_back(f"epoch {survey.planned} was settled with other source rows than it has now")
+
+
+def _replaced(survey: Survey, foreign: list[Generation]) -> CheckpointReplaced:
+    newest = {g: max(r.epoch for r in survey.receipts if r.generation == g) for g in foreign}
+    listed = ", ".join(f"generation {g} up to epoch {epoch}" for g, epoch in newest.items())
+    sinks = ", ".join(sorted({repr(str(r.sink)) for r in survey.receipts if r.generation in newest}))
+    return CheckpointReplaced(
+        f"sink {sinks} already has output of this job from another checkpoint ({listed}); going on would deliver the "
+        "same source rows again",
+        hint="if the checkpoint was deleted or the job is a fork and repeating them is what you want, start once with "
+        "--accept fresh-start (in Python: accept='fresh-start'); else restore the old checkpoint or rename the job",
+    )
+
+
+def _rolled_back(why: str) -> CheckpointRolledBack:
+    return CheckpointRolledBack(
+        f"this checkpoint is older than what it has delivered: {why}",
+        hint="restore the newest copy of the checkpoint; or, to deliver the rows since then a second time, start once "
+        "with --accept rollback (in Python: accept='rollback')",
+    )

@@ -1,0 +1,119 @@
+"""Opening a checkpoint: make sure that it is ours and the one the target knows, then recover.
+
+The identity is written only after the first survey found nothing to object to, so that a refused start leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
+from onceward.epoch import Coordinator, Ground, PublishLimits
+from onceward.errors import CheckpointCopied, CheckpointRolledBack, ConfigurationError, Fenced
+from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
+from onceward.manifest import IdentityFile, IdentityRecord
+from onceward.recovery.execute import recover
+from onceward.recovery.plan import Accept, Plan, make_plan
+from onceward.recovery.survey import Survey, take_survey
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A checkpoint that is recovered and ready for its next epoch."""
+
+    ground: Ground
+    coordinator: Coordinator
+
+
+def open_checkpoint(
+    *,
+    name: JobName,
+    sinks: tuple[AnySink, ...],
+    guarantee: Guarantee,
+    storage: Storage,
+    decisions: DecisionLog,
+    place: str,
+    clock: Clock,
+    hooks: Hooks | None = None,
+    accepted: frozenset[Accept] = frozenset(),
+    limits: PublishLimits | None = None,
+    tell: Callable[[Plan], None] = lambda plan: None,
+) -> Opened:
+    """Identify, survey, refuse or recover. `place` names the directory itself, so that a copy is noticed."""
+    record = IdentityFile(storage).read()
+    ground = Ground(
+        job=JobIdentity(name, record.generation if record else new_generation()),
+        run=new_run(),
+        sinks=sinks,
+        guarantee=guarantee,
+        storage=storage,
+        decisions=decisions,
+        clock=clock,
+        adopted=record.adopted if record else decisions.decided(),
+        hooks=hooks or Hooks(),
+    )
+    _refuse_unlike(record, name, place, accepted)
+    known = frozenset(record.known) if record else frozenset[Generation]()
+    survey = take_survey(ground, known_generations=known)
+    plan = make_plan(survey, accepted)
+    if plan.refusal is not None:
+        raise plan.refusal
+    record = _identify(ground, survey, record, place)
+    ground = replace(ground, job=record.identity, adopted=record.adopted)
+    done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
+    return Opened(ground, Coordinator(ground, takeovers=done.takeovers, published=done.published))
+
+
+def _refuse_unlike(record: IdentityRecord | None, name: JobName, place: str, accepted: frozenset[Accept]) -> None:
+    if record is None:
+        return
+    if record.job != name:
+        raise ConfigurationError(
+            f"this checkpoint belongs to the job {record.job!r}, not to {name!r}",
+            hint="give each job its own checkpoint directory, or keep the job's name",
+        )
+    if record.place != place and Accept.COPY not in accepted:
+        raise CheckpointCopied(
+            "this checkpoint directory is a copy (or was restored from one); the original may still be running",
+            hint="make sure that the original is stopped or has its own target, then start once with --accept copy "
+            "(in Python: accept='copy')",
+        )
+
+
+def _identify(ground: Ground, survey: Survey, record: IdentityRecord | None, place: str) -> IdentityRecord:
+    """The identity to run under: the one that stands, or a new record for what the user has just accepted."""
+    foreign = {r.generation for r in survey.receipts} - survey.known_generations
+    if record is None:
+        wanted = IdentityRecord(
+            0, ground.job.name, ground.job.generation, tuple(sorted(foreign)), ground.adopted, place
+        )
+    else:
+        # Both are refusals of the plan without any acceptance, so that an accepted one is still seen here.
+        contradictions = [getattr(step, "error", None) for step in make_plan(survey).steps]
+        rolled_back = any(isinstance(error, CheckpointRolledBack) for error in contradictions)
+        new_life = rolled_back or record.place != place
+        if not new_life and not foreign:
+            return record
+        known = {*record.known, *foreign} | ({record.generation} if new_life else set())
+        generation = new_generation() if new_life else record.generation
+        # Records of epochs that were rolled back are dropped below. They can only stand above the decided ones when
+        # Spark's logs alone went back, and then all that is decided now was settled long ago.
+        adopted = survey.decided if rolled_back and survey.watermark > survey.decided else record.adopted
+        wanted = IdentityRecord(record.number + 1, record.job, generation, tuple(sorted(known)), adopted, place)
+    standing = IdentityFile(ground.storage).create(wanted)
+    if standing != wanted:
+        raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
+    if standing.adopted == survey.decided < survey.watermark:
+        _forget_from(ground, survey.decided + 1)
+    return standing
+
+
+def _forget_from(ground: Ground, first: int) -> None:
+    """After an accepted rollback: drop the records of epochs that, for this checkpoint, have not happened."""
+    for epoch in ground.register.epochs():
+        if epoch >= first:
+            ground.register.forget(epoch)
+    for epoch in ground.settled.epochs():
+        if epoch >= first:
+            ground.settled.forget(epoch)

@@ -1,0 +1,167 @@
+"""Arrow columns as text, whole columns at a time: ISO dates and times, JSON values, JSON lines.
+
+The JSON is what Spark's own writer makes: null fields are left out, null elements are kept, bytes are base64, a number
+that is not finite is a string. One thing is better: timestamps keep their microseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+_ROWS_AT_ONCE = 65_536
+# A string column counts its bytes in 32 bits; JSON can be several times the size of its Arrow columns.
+_BYTES_AT_ONCE = 64 << 20
+_TO_ESCAPE = r'["\\\x00-\x1f]'
+_CONTROLS = [chr(code) for code in range(0x20)]
+
+
+def json_lines(table: pa.Table) -> Iterator[pa.Buffer]:
+    """The rows as one JSON object a line, in buffers that can be written as they are."""
+    for batch in table.combine_chunks().to_batches(max_chunksize=_rows_at_once(table)):
+        lines = _objects(batch.schema.names, batch.columns, end="}\n")
+        yield _bytes_of(lines)
+
+
+def json_values(column: pa.Array) -> pa.Array:
+    """The column as JSON texts; null stays null. TypeError when JSON has no form for the type."""
+    column, kind = _plain(column)
+    if pt.is_null(kind):
+        return pa.nulls(len(column), pa.string())
+    if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_decimal(kind):
+        return column.cast(pa.string())
+    if pt.is_floating(kind):
+        return _float_values(column)
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        return _quoted(_escaped(column.cast(pa.string())))
+    if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
+        texts = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+        return _quoted(pa.array(texts, pa.string()))
+    if pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
+        return _quoted(iso_text(column))
+    return _nested_values(column, kind)
+
+
+def iso_text(column: pa.Array) -> pa.Array:
+    """Dates, times and timestamps in ISO 8601; a timestamp with a zone is given in UTC, with Z."""
+    if not pt.is_timestamp(column.type):
+        return column.cast(pa.string())
+    if column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+
+
+def _rows_at_once(table: pa.Table) -> int:
+    bytes_in_a_row = max(1, table.nbytes // max(1, table.num_rows))
+    return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // bytes_in_a_row))
+
+
+def _plain(column: pa.Array) -> tuple[pa.Array, pa.DataType]:
+    """The column without the wrappings that change how values are stored and not what they are."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if pt.is_dictionary(kind):
+        column = column.dictionary_decode()
+    elif kind == pa.string_view():
+        column = column.cast(pa.string())
+    elif kind == pa.binary_view():
+        column = column.cast(pa.binary())
+    elif pt.is_float16(kind):
+        column = column.cast(pa.float32())
+    return column, column.type
+
+
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    """The parts of each row one after the other; null when one of them is."""
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    return _joined('"', texts, '"')
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(texts, _TO_ESCAPE)).as_py():
+        return texts
+    texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
+        for control in _CONTROLS:
+            texts = pc.replace_substring(texts, control, json.dumps(control)[1:-1])
+    return texts
+
+
+def _float_values(column: pa.Array) -> pa.Array:
+    texts = column.cast(pa.string())
+    # Arrow writes 1.0 as 1, and a reader that guesses types would take the column for integers.
+    if pc.any(pc.equal(pc.floor(column), column)).as_py():
+        whole = pc.invert(pc.match_substring_regex(texts, "[.en]"))
+        texts = pc.if_else(whole, _joined(texts, ".0"), texts)
+    if not pc.all(pc.is_finite(column)).as_py():
+        for arrow, spark in (("nan", '"NaN"'), ("-inf", '"-Infinity"'), ("inf", '"Infinity"')):
+            texts = pc.if_else(pc.equal(texts, arrow), spark, texts)
+    return texts
+
+
+def _nested_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pt.is_struct(kind):
+        texts = _objects([field.name for field in kind], column.flatten(), end="}")
+    elif pt.is_map(kind):
+        # A map is stored as a list of entries, but its own `keys` and `items` forget that it may be a slice.
+        column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        keys, values = column.flatten().flatten()
+        texts = _joined("{", _of_lists(column, _joined(_keys(keys), ":", _null_as_text(values))), "}")
+    elif pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        texts = _joined("[", _of_lists(column, _null_as_text(column.flatten())), "]")
+    else:
+        raise TypeError(f"JSON has no form for {kind}")
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+def _null_as_text(values: pa.Array) -> pa.Array:
+    return pc.fill_null(json_values(values), "null")
+
+
+def _keys(keys: pa.Array) -> pa.Array:
+    texts = json_values(keys)
+    return pc.if_else(pc.starts_with(texts, '"'), texts, _quoted(texts))
+
+
+def _of_lists(column: pa.Array, elements: pa.Array) -> pa.Array:
+    """The texts of a column's flattened elements, put back into its lists and joined by commas."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int32())
+    ends = pc.cumulative_sum(lengths)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pc.binary_join(pa.ListArray.from_arrays(offsets, elements), ",")
+
+
+def _objects(names: Sequence[str], columns: Sequence[pa.Array], *, end: str) -> pa.Array:
+    """Each row as an object without its null fields; `end` closes it."""
+    labels = [json.dumps(name, ensure_ascii=False) + ":" for name in names]
+    values = [json_values(column) for column in columns]
+    if not values:
+        raise TypeError("JSON lines need at least one field")
+    if not any(value.null_count for value in values):
+        parts: list[pa.Array | str] = []
+        for position, (label, value) in enumerate(zip(labels, values, strict=True)):
+            parts += [("," if position else "{") + label, value]
+        return _joined(*parts, end)
+    # Every field brings the comma before it; the first one in a row then becomes the brace, also where none is left.
+    # (Arrow's own null_handling="skip" drops a row whose fields are all null.)
+    fields = [_joined("," + label, value) for label, value in zip(labels, values, strict=True)]
+    joined = pc.binary_join_element_wise(*fields, "", null_handling="replace", null_replacement="")
+    opened = pc.binary_replace_slice(joined.view(pa.binary()), 0, 1, b"{")
+    return _joined(opened.view(pa.string()), end)
+
+
+def _bytes_of(texts: pa.Array) -> pa.Buffer:
+    """The texts one after the other: the very bytes that Arrow keeps."""
+    offsets = memoryview(texts.buffers()[1]).cast("i")
+    first, last = offsets[texts.offset], offsets[texts.offset + len(texts)]
+    data = texts.buffers()[2]
+    return data.slice(first, last - first) if data is not None else pa.py_buffer(b"")

@@ -1,0 +1,140 @@
+"""Files on a local or mounted file system, made so that a crash or a second writer can never tear one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from onceward.errors import ConfigurationError, StorageFailed
+
+_UNFINISHED = ".unfinished-"
+
+
+def local_path(location: str | os.PathLike[str]) -> Path:
+    """The one spelling of a location: no `file:` prefix, no symbolic link, no trailing slash."""
+    text = os.fspath(location)
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    if "://" in text or text.startswith(("s3:", "hdfs:", "dbfs:")):
+        raise ConfigurationError(
+            f"{text!r} is not on a local file system",
+            hint="this release keeps checkpoints on local or mounted file systems only; give a plain path",
+        )
+    if not text.strip():
+        raise ConfigurationError("an empty path was given", hint="name a directory, for example checkpoints/my-job")
+    return Path(text).expanduser().resolve()
+
+
+@contextlib.contextmanager
+def _told_plainly(doing: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot {doing} {path}: {error.strerror or error}",
+            hint="check free space, permissions and mounts; nothing was lost, start again afterwards",
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _DurableFile:
+    """A binary file whose `close` returns only once the content has reached the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb")
+        self._folder = path.parent
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        _sync_folder(self._folder)
+        self.closed = True
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """`Storage` under one root directory. Write-once creation is temporary file, fsync, `link`: never a rename."""
+
+    root: Path
+
+    def create(self, path: str, data: bytes) -> bool:
+        """See `Storage.create`."""
+        target = self.root / path
+        with _told_plainly("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = target.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+            try:
+                with unfinished.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                try:
+                    os.link(unfinished, target)
+                except FileExistsError:
+                    return False
+                _sync_folder(target.parent)
+                return True
+            finally:
+                unfinished.unlink(missing_ok=True)
+
+    def read(self, path: str) -> bytes | None:
+        """See `Storage.read`."""
+        with _told_plainly("read", self.root / path):
+            try:
+                return (self.root / path).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def names(self, folder: str) -> list[str]:
+        """See `Storage.names`."""
+        with _told_plainly("list", self.root / folder):
+            try:
+                return [name for name in os.listdir(self.root / folder) if not name.startswith(_UNFINISHED)]
+            except FileNotFoundError:
+                return []
+
+    def open_new(self, path: str) -> BinaryIO:
+        """See `Storage.open_new`."""
+        target = self.root / path
+        with _told_plainly("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return _DurableFile(target)  # type: ignore[return-value]
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`."""
+        with _told_plainly("read", self.root / path):
+            return (self.root / path).open("rb")
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`."""
+        target = self.root / path
+        with _told_plainly("remove", target), contextlib.suppress(FileNotFoundError):
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            else:
+                target.unlink()

@@ -1,0 +1,41 @@
+"""Where segments lie and how they are found again. All write-ahead sinks of a job share a slot's one segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from onceward.contracts import Handle, SlotContext, Storage
+from onceward.identity import JobIdentity, SinkName, TransactionName
+
+FOLDER: Final = "wal"
+WAL: Final = SinkName("write-ahead log")
+"""The name that stands for the log itself in the names of its segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """`wal/<epoch>/<transaction>.arrow`: the name alone tells whose segment it is."""
+
+    storage: Storage
+
+    def path(self, context: SlotContext) -> str:
+        """Where this attempt's segment belongs."""
+        return f"{FOLDER}/{context.epoch}/{context.transaction}.arrow"
+
+    def pending(self, job: JobIdentity) -> Iterable[Handle]:
+        """Every segment of this job and generation that has not been removed, whole or torn."""
+        for epoch in self.storage.names(FOLDER):
+            for file in self.storage.names(f"{FOLDER}/{epoch}"):
+                name = TransactionName.parse(file.removesuffix(".arrow"))
+                if name is not None and name.belongs_to(job, WAL):
+                    yield {"transaction": str(name), "segment": f"{FOLDER}/{epoch}/{file}"}
+
+    def remove(self, handle: Handle) -> None:
+        """Remove one segment; that it is gone already is fine."""
+        self.storage.delete(str(handle["segment"]))
+
+    def remove_epoch(self, epoch: int) -> None:
+        """Remove all segments of a settled epoch."""
+        self.storage.delete(f"{FOLDER}/{epoch}")
