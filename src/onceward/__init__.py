@@ -1,1 +1,48 @@
 """Exactly-once delivery from PySpark Structured Streaming to systems outside Spark."""
+
+from onceward.contracts import (
+    AlreadyCommitted,
+    CheckpointCommitter,
+    Committed,
+    Guarantee,
+    Handle,
+    Hooks,
+    Lost,
+    Outcome,
+    Receipt,
+    RetryLater,
+    RowWise,
+    Sink,
+    SlotContext,
+    SlotValues,
+    TransactionalWriteAheadSink,
+    TwoPhaseCommitSink,
+    WriteAheadSink,
+)
+from onceward.errors import OncewardError
+from onceward.job import Job, foreach_batch
+from onceward.spark.run import Run
+
+__all__ = [
+    "AlreadyCommitted",
+    "CheckpointCommitter",
+    "Committed",
+    "Guarantee",
+    "Handle",
+    "Hooks",
+    "Job",
+    "Lost",
+    "OncewardError",
+    "Outcome",
+    "Receipt",
+    "RetryLater",
+    "RowWise",
+    "Run",
+    "Sink",
+    "SlotContext",
+    "SlotValues",
+    "TransactionalWriteAheadSink",
+    "TwoPhaseCommitSink",
+    "WriteAheadSink",
+    "foreach_batch",
+]

@@ -226,10 +226,15 @@ class Publisher:
             self.sweep()
 
     def sweep(self) -> None:
-        """Now and then: abort orphans of lost attempts, and let the targets forget receipts nobody will ask for."""
+        """Now and then: abort orphans of lost attempts, remove what a crash kept from being removed after an epoch was
+        settled, and let the targets forget receipts nobody will ask for."""
         ground = self._ground
         abort_all(ground, orphans(ground))
-        below = ground.watermark() - self._limits.keep_receipts
+        watermark = ground.watermark()
+        for epoch in ground.register.epochs():
+            if epoch <= watermark:
+                ground.register.forget(epoch)
+        below = watermark - self._limits.keep_receipts
         if below > 0:
             for sink in ground.sinks:
                 sink.forget(ground.job, below)

@@ -12,9 +12,10 @@ from onceward.recovery.plan import (
     Settle,
     Step,
     TakeOver,
+    describe,
     make_plan,
 )
-from onceward.recovery.start import Opened, open_checkpoint
+from onceward.recovery.start import Opened, inspect_checkpoint, open_checkpoint
 from onceward.recovery.survey import EpochSurvey, Survey, take_survey
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "Step",
     "Survey",
     "TakeOver",
+    "describe",
+    "inspect_checkpoint",
     "make_plan",
     "open_checkpoint",
     "recover",

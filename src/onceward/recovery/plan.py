@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import assert_never
 
 from onceward.contracts import Receipt
 from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRolledBack, OncewardError
@@ -79,6 +80,28 @@ class Refuse:
 
 
 Step = Settle | Publish | Lose | TakeOver | AlreadyPublished | Reap | Refuse
+
+
+def describe(step: Step) -> str:
+    """One line for people."""
+    match step:
+        case Settle(_, why):
+            return why
+        case Publish(_, slots, receipts):
+            return f"{receipts} of {slots} slots have their receipt; publish the others"
+        case Lose():
+            return "decided, but no valid manifest says what was staged; the job would stop"
+        case TakeOver():
+            return "undecided: fence whoever worked on it, abort what is staged; Spark runs it again"
+        case AlreadyPublished(_, _, settled):
+            done = "is settled" if settled else "has receipts"
+            return f"its decision was forgotten, but it {done}: Spark's repetition passes without staging"
+        case Reap(count):
+            return f"{count} transactions or segments that no manifest names are aborted"
+        case Refuse(error):
+            return error.message
+        case _:
+            assert_never(step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from onceward.errors import CheckpointCopied, CheckpointRolledBack, Configuratio
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
 from onceward.manifest import IdentityFile, IdentityRecord
 from onceward.recovery.execute import recover
-from onceward.recovery.plan import Accept, Plan, make_plan
+from onceward.recovery.plan import Accept, Plan, Refuse, make_plan
 from onceward.recovery.survey import Survey, take_survey
 
 
@@ -63,6 +63,38 @@ def open_checkpoint(
     ground = replace(ground, job=record.identity, adopted=record.adopted)
     done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
     return Opened(ground, Coordinator(ground, takeovers=done.takeovers, published=done.published))
+
+
+def inspect_checkpoint(
+    *,
+    sinks: tuple[AnySink, ...],
+    storage: Storage,
+    decisions: DecisionLog,
+    place: str,
+    clock: Clock,
+    accepted: frozenset[Accept] = frozenset(),
+) -> Plan:
+    """The plan that the next start would carry out. Writes nothing."""
+    record = IdentityFile(storage).read()
+    if record is None:
+        raise ConfigurationError(
+            "no onceward job has run on this checkpoint", hint="give the directory that the job has as `checkpoint`"
+        )
+    ground = Ground(
+        job=record.identity,
+        run=new_run(),
+        sinks=sinks,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        storage=storage,
+        decisions=decisions,
+        clock=clock,
+        adopted=record.adopted,
+    )
+    try:
+        _refuse_unlike(record, record.job, place, accepted)
+    except CheckpointCopied as error:
+        return Plan((Refuse(error),))
+    return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
 
 
 def _refuse_unlike(record: IdentityRecord | None, name: JobName, place: str, accepted: frozenset[Accept]) -> None:

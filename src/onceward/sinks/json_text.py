@@ -17,8 +17,9 @@ import pyarrow.types as pt
 _ROWS_AT_ONCE = 65_536
 # A string column counts its bytes in 32 bits; JSON can be several times the size of its Arrow columns.
 _BYTES_AT_ONCE = 64 << 20
-_TO_ESCAPE = r'["\\\x00-\x1f]'
-_CONTROLS = [chr(code) for code in range(0x20)]
+_CONTROLS = bytes(range(0x20))
+_TO_ESCAPE = b'"\\' + _CONTROLS
+_TIMESTAMP_LENGTHS = {"s": 19, "ms": 23, "us": 26, "ns": 29}
 
 
 def json_lines(table: pa.Table) -> Iterator[pa.Buffer]:
@@ -30,34 +31,53 @@ def json_lines(table: pa.Table) -> Iterator[pa.Buffer]:
 
 def json_values(column: pa.Array) -> pa.Array:
     """The column as JSON texts; null stays null. TypeError when JSON has no form for the type."""
-    column, kind = _plain(column)
-    if pt.is_null(kind):
-        return pa.nulls(len(column), pa.string())
-    if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_decimal(kind):
-        return column.cast(pa.string())
-    if pt.is_floating(kind):
-        return _float_values(column)
-    if pt.is_string(kind) or pt.is_large_string(kind):
-        return _quoted(_escaped(column.cast(pa.string())))
-    if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
-        texts = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
-        return _quoted(pa.array(texts, pa.string()))
-    if pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
-        return _quoted(iso_text(column))
-    return _nested_values(column, kind)
+    before, texts, after = _value_parts(column)
+    return _joined(before, texts, after) if before else texts
 
 
 def iso_text(column: pa.Array) -> pa.Array:
     """Dates, times and timestamps in ISO 8601; a timestamp with a zone is given in UTC, with Z."""
-    if not pt.is_timestamp(column.type):
-        return column.cast(pa.string())
-    if column.type.tz is not None:
-        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
-    return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+    texts, zone = _iso_parts(column)
+    return _joined(texts, zone) if zone else texts
+
+
+def _value_parts(column: pa.Array) -> tuple[str, pa.Array, str]:
+    """What stands before each value, the values, and what stands after: whoever joins them on saves a copy."""
+    column, kind = _plain(column)
+    if pt.is_null(kind):
+        return "", pa.nulls(len(column), pa.string()), ""
+    if pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_decimal(kind):
+        return "", column.cast(pa.string()), ""
+    if pt.is_floating(kind):
+        return "", _float_values(column), ""
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        return '"', _escaped(column.cast(pa.string())), '"'
+    if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
+        texts = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+        return '"', pa.array(texts, pa.string()), '"'
+    if pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
+        texts, zone = _iso_parts(column)
+        return '"', texts, zone + '"'
+    return "", _nested_values(column, kind), ""
+
+
+def _iso_parts(column: pa.Array) -> tuple[pa.Array, str]:
+    """The texts, and what each of them still needs at its end."""
+    kind = column.type
+    if not pt.is_timestamp(kind):
+        return column.cast(pa.string()), ""
+    # Without its zone a timestamp is cast thirty times faster, and what is left is UTC.
+    texts = column.cast(pa.timestamp(kind.unit)).cast(pa.string())
+    zone = "Z" if kind.tz is not None else ""
+    lengths = pc.min_max(pc.binary_length(texts))
+    if lengths["min"] == lengths["max"] == pa.scalar(_TIMESTAMP_LENGTHS[kind.unit], pa.int32()):
+        return pc.binary_replace_slice(texts.view(pa.binary()), 10, 11, b"T").view(pa.string()), zone
+    # A year of more than four digits, or before the first: the blank stands elsewhere.
+    return pc.replace_substring(texts, " ", "T", max_replacements=1), zone
 
 
 def _rows_at_once(table: pa.Table) -> int:
-    bytes_in_a_row = max(1, table.nbytes // max(1, table.num_rows))
+    bytes_in_a_row: int = max(1, table.nbytes // max(1, table.num_rows))
     return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // bytes_in_a_row))
 
 
@@ -87,13 +107,19 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
-    if not pc.any(pc.match_substring_regex(texts, _TO_ESCAPE)).as_py():
+    raw = _bytes_of(texts).to_pybytes()
+    if not _has_any(raw, _TO_ESCAPE):
         return texts
     texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
-    if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
-        for control in _CONTROLS:
+    if _has_any(raw, _CONTROLS):
+        for control in _CONTROLS.decode():
             texts = pc.replace_substring(texts, control, json.dumps(control)[1:-1])
     return texts
+
+
+def _has_any(raw: bytes, wanted: bytes) -> bool:
+    """Far faster than a regular expression over each text: one pass over the bytes of all."""
+    return len(raw.translate(None, wanted)) < len(raw)
 
 
 def _float_values(column: pa.Array) -> pa.Array:
@@ -142,18 +168,23 @@ def _of_lists(column: pa.Array, elements: pa.Array) -> pa.Array:
 
 def _objects(names: Sequence[str], columns: Sequence[pa.Array], *, end: str) -> pa.Array:
     """Each row as an object without its null fields; `end` closes it."""
-    labels = [json.dumps(name, ensure_ascii=False) + ":" for name in names]
-    values = [json_values(column) for column in columns]
-    if not values:
+    if not names:
         raise TypeError("JSON lines need at least one field")
-    if not any(value.null_count for value in values):
+    labels = [json.dumps(name, ensure_ascii=False) + ":" for name in names]
+    values = [_value_parts(column) for column in columns]
+    if not any(texts.null_count for _, texts, _ in values):
         parts: list[pa.Array | str] = []
-        for position, (label, value) in enumerate(zip(labels, values, strict=True)):
-            parts += [("," if position else "{") + label, value]
-        return _joined(*parts, end)
+        between = "{"
+        for label, (before, texts, after) in zip(labels, values, strict=True):
+            parts += [between + label + before, texts]
+            between = after + ","
+        return _joined(*parts, values[-1][2] + end)
     # Every field brings the comma before it; the first one in a row then becomes the brace, also where none is left.
     # (Arrow's own null_handling="skip" drops a row whose fields are all null.)
-    fields = [_joined("," + label, value) for label, value in zip(labels, values, strict=True)]
+    fields = [
+        _joined("," + label + before, texts, after)
+        for label, (before, texts, after) in zip(labels, values, strict=True)
+    ]
     joined = pc.binary_join_element_wise(*fields, "", null_handling="replace", null_replacement="")
     opened = pc.binary_replace_slice(joined.view(pa.binary()), 0, 1, b"{")
     return _joined(opened.view(pa.string()), end)

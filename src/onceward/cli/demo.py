@@ -1,0 +1,24 @@
+"""`onceward demo`: the page-view job under SIGKILL, beside a naive one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onceward.cli.show import show_json
+
+
+def demo(
+    kills: Annotated[int, typer.Option(min=1, max=100, help="How often the driver is killed.")] = 6,
+    seed: Annotated[int | None, typer.Option(help="Replays the moments of the kills.")] = None,
+    keep: Annotated[str | None, typer.Option(metavar="DIR", help="Work in DIR and leave it there.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Count page views per app into SQLite and Parquet while the driver is killed again and again."""
+    from onceward.demo import play
+
+    result = play(kills=kills, seed=seed, folder=keep, quiet=json)
+    if json:
+        show_json(result)
+    raise typer.Exit(0 if result.clean else 1)

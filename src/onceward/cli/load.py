@@ -1,0 +1,46 @@
+"""Finding a job in a user's file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from pyspark import cloudpickle
+
+from onceward.errors import ConfigurationError
+from onceward.job import Job
+
+
+def load_job(target: str) -> Job:
+    """The job that `FILE` or `FILE:NAME` names."""
+    file, _, wanted = target.partition(":") if not target.endswith(".py") else (target, "", "")
+    path = Path(file)
+    if not path.is_file():
+        raise ConfigurationError(f"there is no file {file}", hint="give a Python file that defines a Job: FILE[:NAME]")
+    jobs = {name: value for name, value in _execute(path).items() if isinstance(value, Job)}
+    if wanted:
+        if wanted not in jobs:
+            raise ConfigurationError(f"{file} defines no job named {wanted}", hint=_found(jobs))
+        return jobs[wanted]
+    if len(jobs) != 1:
+        raise ConfigurationError(f"{file} defines {len(jobs)} jobs, not one", hint=_found(jobs))
+    return next(iter(jobs.values()))
+
+
+def _execute(path: Path) -> dict[str, object]:
+    name = f"onceward_job_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigurationError(f"{path} is not a Python file", hint="its name should end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    # Executors cannot import the user's file by this name: what it defines travels by value.
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+def _found(jobs: dict[str, Job]) -> str:
+    return f"name one of: {', '.join(jobs)}" if jobs else "assign a Job to a variable at the top level of the file"

@@ -1,0 +1,47 @@
+"""The command itself: gathers the subcommands and turns every error into a message, a hint and an exit code.
+
+Exit codes: 0 done, 1 failed for good, 2 usage, 3 may be restarted, 4 fenced by another driver.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from onceward.cli.demo import demo
+from onceward.cli.recover import recover
+from onceward.cli.rewind import rewind
+from onceward.cli.run import run
+from onceward.cli.show import show_error
+from onceward.cli.status import status
+from onceward.errors import OncewardError
+
+MAY_BE_RESTARTED = 3
+
+app = typer.Typer(
+    name="onceward",
+    help="Exactly-once delivery from Spark Structured Streaming to systems outside Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+for command in (run, status, recover, rewind, demo):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command and exit."""
+    as_json = "--json" in sys.argv
+    try:
+        app()
+    except OncewardError as error:
+        show_error(error, as_json=as_json, exit_code=error.exit_code)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        # Spark's own failures (a lost executor, a source that is down) are worth another start.
+        show_error(error, as_json=as_json, exit_code=MAY_BE_RESTARTED)
+        sys.exit(MAY_BE_RESTARTED)

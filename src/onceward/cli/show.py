@@ -1,0 +1,53 @@
+"""How results and errors look on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from onceward.errors import OncewardError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show_json(value: object) -> None:
+    """One JSON document on standard output: a stable contract for scripts."""
+    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+
+
+def _plain(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value)
+
+
+def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
+    """What happened and what to do next."""
+    ours = isinstance(error, OncewardError)
+    kind, hint = type(error).__name__, getattr(error, "hint", None)
+    epoch, sink = getattr(error, "epoch", None), getattr(error, "sink", None)
+    message = error.message if isinstance(error, OncewardError) else _first_lines(str(error))
+    if as_json:
+        document = {"error": kind, "message": message, "hint": hint, "epoch": epoch, "sink": sink}
+        show_json({**document, "exit_code": exit_code})
+        return
+    err.print(f"[bold red]{kind if ours else 'Failed'}[/]: {escape(message)}")
+    where = [f"epoch {epoch}"] if epoch is not None else []
+    where += [f"sink {sink}"] if sink is not None else []
+    if where:
+        err.print(f"  [dim]in[/] {escape(', '.join(where))}")
+    if hint:
+        err.print(f"  [bold yellow]hint[/]: {escape(hint)}")
+
+
+def _first_lines(text: str, most: int = 12) -> str:
+    lines = text.strip().splitlines()
+    return "\n".join(lines[:most] + (["..."] if len(lines) > most else []))

@@ -1,0 +1,58 @@
+"""`onceward status`: where every epoch of a checkpoint stands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from onceward.cli.show import out, show_json
+from onceward.observe import CheckpointStatus, read_status
+from onceward.storage import local_path
+
+_COLOURS = {"settled": "green", "decided": "yellow", "staged": "cyan", "planned": "dim", "lost": "bold red"}
+_MEANING = {
+    "planned": "Spark has fixed where it ends; it is being computed",
+    "staged": "pre-committed in every sink, waiting for Spark's decision",
+    "decided": "complete in Spark, waiting to be published",
+    "settled": "published: every sink has its receipts",
+    "lost": "decided, but no valid manifest: see `onceward rewind`",
+}
+
+
+def status(
+    checkpoint: Annotated[str, typer.Argument(help="The job's checkpoint directory.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the epochs of a checkpoint, what is pending, and the sinks. Works while the job runs."""
+    found = read_status(local_path(checkpoint))
+    if json:
+        show_json(found)
+        return
+    out.print(f"[bold]{found.job}[/]  generation {found.generation}  {found.checkpoint}", markup=True)
+    out.print(f"planned {found.planned} · decided {found.decided} · settled {found.settled}")
+    out.print(_sinks(found))
+    out.print(_epochs(found))
+    for state in dict.fromkeys(epoch.state for epoch in found.epochs):
+        out.print(f"[{_COLOURS[state]}]{state}[/]: {_MEANING[state]}")
+
+
+def _sinks(found: CheckpointStatus) -> Table:
+    table = Table(
+        "sink", "guarantee", "by means of", "pending epochs", "pending rows", title="sinks", title_justify="left"
+    )
+    for sink in found.sinks:
+        table.add_row(sink.name, sink.guarantee or "-", sink.means, str(sink.pending_epochs), f"{sink.pending_rows:,}")
+    return table
+
+
+def _epochs(found: CheckpointStatus) -> Table:
+    table = Table("epoch", "state", "planned at", "settled at", "rows", title="epochs", title_justify="left")
+    for epoch in found.epochs:
+        state = f"[{_COLOURS[epoch.state]}]{epoch.state}[/]"
+        state += f" (taken over {epoch.takeovers}x)" if epoch.takeovers else ""
+        rows = ", ".join(f"{name} {rows:,}" for name, rows in epoch.rows.items())
+        times = (f"{time:%Y-%m-%d %H:%M:%S}" if time else "-" for time in (epoch.planned_at, epoch.settled_at))
+        table.add_row(str(epoch.epoch), state, *times, rows or "-")
+    return table

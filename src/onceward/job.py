@@ -1,0 +1,308 @@
+"""The façade: a job is a pipeline, its sinks and a guarantee; everything else follows from its checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+from onceward.clock import SystemClock
+from onceward.contracts import (
+    AnySink,
+    Guarantee,
+    Hooks,
+    Receipt,
+    Sink,
+    TransactionalWriteAheadSink,
+    TwoPhaseCommitSink,
+    WriteAheadSink,
+)
+from onceward.epoch import PublishLimits
+from onceward.errors import ConfigurationError, GuaranteeUnavailable
+from onceward.identity import JobName, checked_name, sink_digest
+from onceward.manifest import IdentityFile
+from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, open_checkpoint
+from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.delivery import Delivery, DeliveryLimits
+from onceward.spark.run import Run
+from onceward.spark.schema import check_sinks
+from onceward.spark.source import check_pipeline
+from onceward.storage import LocalStorage, local_path
+
+OUTPUT_MODES = ("append", "update", "complete")
+_ASYNC_PROGRESS = "asyncprogresstrackingenabled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One stream and where it goes. Constructing it checks the options; nothing is opened or written.
+
+    `pipeline` is called again on every start. `trigger` is an interval ("10 seconds"), "available-now", or None for as
+    fast as possible. `options` go to Spark's `writeStream`.
+    """
+
+    name: str
+    checkpoint: str | os.PathLike[str]
+    pipeline: Callable[[SparkSession], DataFrame]
+    sinks: Sequence[Sink]
+    output_mode: str = "append"
+    trigger: str | None = None
+    guarantee: str = Guarantee.EXACTLY_ONCE.value
+    max_unpublished_epochs: int = 10
+    epoch_timeout_s: float | None = None
+    publish_deadline_s: float = 600.0
+    small_epoch_rows: int = 1000
+    hooks: Hooks = field(default_factory=Hooks)
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what can be refused without looking anywhere."""
+        checked_name("job", self.name)
+        checked_sinks(self.sinks, checked_guarantee(self.guarantee))
+        local_path(self.checkpoint)
+        _trigger_arguments(self.trigger)
+        if self.output_mode not in OUTPUT_MODES:
+            raise ConfigurationError(
+                f"output_mode {self.output_mode!r} is unknown", hint=f"use one of: {', '.join(OUTPUT_MODES)}"
+            )
+        if not callable(self.pipeline):
+            raise ConfigurationError(
+                "pipeline is not a function", hint="give a function that takes a SparkSession and returns a DataFrame"
+            )
+        if self.max_unpublished_epochs < 1:
+            raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
+        _refuse_async_progress(self.options)
+
+    def run(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> None:
+        """Start and block until the job ends; an interrupt (Ctrl-C) stops it between two epochs."""
+        run = self.start(spark, accept=accept)
+        try:
+            run.await_termination()
+        except KeyboardInterrupt:
+            run.stop()
+
+    def start(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> Run:
+        """Check, recover, and start; returns at once."""
+        guarantee = Guarantee(self.guarantee)
+        frame = check_pipeline(self.pipeline(spark), guarantee)
+        sinks = checked_sinks(self.sinks, guarantee)
+        check_sinks(sinks, frame.schema, output_mode=self.output_mode)
+        opened = open_job_checkpoint(
+            name=self.name,
+            checkpoint=self.checkpoint,
+            sinks=sinks,
+            guarantee=guarantee,
+            hooks=self.hooks,
+            accept=accept,
+            limits=self._limits.publish,
+        )
+        delivery = Delivery(opened, self._limits, output_mode=self.output_mode, checked=True)
+        writer = (
+            frame.writeStream.queryName(self.name)
+            .outputMode(self.output_mode)
+            .options(**self.options)
+            .option("checkpointLocation", str(local_path(self.checkpoint)))
+            .foreachBatch(delivery)
+        )
+        if self.trigger is not None:
+            writer = writer.trigger(**_trigger_arguments(self.trigger))  # type: ignore[arg-type]
+        try:
+            query = writer.start()
+        except BaseException:
+            delivery.close(timeout_s=0)
+            raise
+        return Run(self.name, query, delivery, opened.ground)
+
+    @property
+    def _limits(self) -> DeliveryLimits:
+        return DeliveryLimits(
+            max_unpublished_epochs=self.max_unpublished_epochs,
+            epoch_timeout_s=self.epoch_timeout_s,
+            small_epoch_rows=self.small_epoch_rows,
+            publish=PublishLimits(deadline_s=self.publish_deadline_s),
+        )
+
+
+def foreach_batch(
+    *,
+    name: str,
+    checkpoint: str | os.PathLike[str],
+    sinks: Sequence[Sink],
+    output_mode: str = "append",
+    guarantee: str = Guarantee.EXACTLY_ONCE.value,
+    max_unpublished_epochs: int = 10,
+    publish_deadline_s: float = 600.0,
+    hooks: Hooks | None = None,
+    accept: str | Iterable[str] = (),
+) -> Delivery:
+    """For a query of your own: recovers at once, then give the result to `writeStream.foreachBatch`.
+
+    `checkpoint` must be the query's `checkpointLocation`. Call `close()` on it after the query has ended: that
+    publishes the last epochs. Make a new one for every start.
+    """
+    checked_name("job", name)
+    wanted = checked_guarantee(guarantee)
+    opened = open_job_checkpoint(
+        name=name,
+        checkpoint=checkpoint,
+        sinks=checked_sinks(sinks, wanted),
+        guarantee=wanted,
+        hooks=hooks or Hooks(),
+        accept=accept,
+        limits=PublishLimits(deadline_s=publish_deadline_s),
+    )
+    limits = DeliveryLimits(
+        max_unpublished_epochs=max_unpublished_epochs, publish=PublishLimits(deadline_s=publish_deadline_s)
+    )
+    return Delivery(opened, limits, output_mode=output_mode, checked=False)
+
+
+def open_job_checkpoint(
+    *,
+    name: str,
+    checkpoint: str | os.PathLike[str],
+    sinks: tuple[AnySink, ...],
+    guarantee: Guarantee,
+    hooks: Hooks,
+    accept: str | Iterable[str],
+    limits: PublishLimits,
+    tell: Callable[[Plan], None] = lambda plan: None,
+) -> Opened:
+    """Open the onceward folder of a Spark checkpoint directory and recover."""
+    root = local_path(checkpoint)
+    folder = root / "onceward"
+    return open_checkpoint(
+        name=JobName(name),
+        sinks=sinks,
+        guarantee=guarantee,
+        storage=LocalStorage(folder),
+        decisions=SparkLogs(root),
+        place=_place(folder),
+        clock=SystemClock(),
+        hooks=hooks,
+        accepted=accepted_from(accept),
+        limits=limits,
+        tell=tell,
+    )
+
+
+def inspect_job_checkpoint(
+    checkpoint: str | os.PathLike[str], sinks: tuple[AnySink, ...], accepted: frozenset[Accept]
+) -> Plan:
+    """What the next start would do first. Without sinks the receipts in the targets are not looked at."""
+    root = local_path(checkpoint)
+    return inspect_checkpoint(
+        sinks=sinks,
+        storage=LocalStorage(root / "onceward"),
+        decisions=SparkLogs(root),
+        place=_place(root / "onceward") if root.is_dir() else "",
+        clock=SystemClock(),
+        accepted=accepted,
+    )
+
+
+def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt, ...]:
+    """What the targets of a job prove of this checkpoint."""
+    record = IdentityFile(LocalStorage(local_path(checkpoint) / "onceward")).read()
+    return tuple(receipt for sink in job.sinks for receipt in sink.receipts(record.identity)) if record else ()
+
+
+def _place(folder: Path) -> str:
+    """A name for the directory itself, which moving keeps and copying does not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+        return f"inode {folder.stat().st_ino}"
+    except OSError as error:
+        raise ConfigurationError(
+            f"the checkpoint directory {folder.parent} cannot be written: {error.strerror}",
+            hint="choose a directory that this user may create and write",
+        ) from error
+
+
+def checked_guarantee(text: str) -> Guarantee:
+    """The guarantee of that name."""
+    try:
+        return Guarantee(text)
+    except ValueError:
+        known = ", ".join(g.value for g in Guarantee)
+        raise ConfigurationError(f"guarantee {text!r} is unknown", hint=f"use one of: {known}") from None
+
+
+def checked_sinks(sinks: Sequence[Sink], guarantee: Guarantee) -> tuple[AnySink, ...]:
+    """The sinks, if they can serve one job together."""
+    if not sinks:
+        raise ConfigurationError("the job has no sinks", hint="give at least one, for example FileSink('out')")
+    for sink in sinks:
+        if not isinstance(sink, (TwoPhaseCommitSink, WriteAheadSink, TransactionalWriteAheadSink)):
+            raise ConfigurationError(
+                f"{type(sink).__name__} is not a sink",
+                hint="derive it from TwoPhaseCommitSink, WriteAheadSink or TransactionalWriteAheadSink",
+            )
+        if not sink.guarantee.covers(guarantee):
+            raise GuaranteeUnavailable(
+                f"sink {sink.name!r} gives {sink.guarantee.value} at best ({sink.means}), the job asks for "
+                f"{guarantee.value}",
+                hint="use a sink with receipts or transactions, or say guarantee='at-least-once' for this job",
+            )
+        _refuse_unpicklable(sink)
+    names = [sink.name for sink in sinks]
+    if len({sink_digest(name) for name in names}) != len(names):
+        raise ConfigurationError(
+            f"two sinks share a name: {sorted(names)}", hint="tell them apart with name='...'; keep the names for good"
+        )
+    return tuple(sinks)  # type: ignore[arg-type]
+
+
+def _refuse_unpicklable(sink: Sink) -> None:
+    try:
+        cloudpickle.loads(cloudpickle.dumps(sink))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ConfigurationError(
+            f"sink {sink.name!r} cannot be sent to the executors: {error}",
+            hint="keep only settings in the sink; open connections in begin_transaction, commit or send_values",
+        ) from error
+
+
+def _refuse_async_progress(options: dict[str, str]) -> None:
+    for key, value in options.items():
+        if key.lower() == _ASYNC_PROGRESS and str(value).lower() == "true":
+            raise ConfigurationError(
+                "async progress tracking is on: Spark then decides epochs it has not recorded, and a restart changes "
+                "which rows belong to which epoch",
+                hint=f"remove the option {key}",
+            )
+
+
+def _trigger_arguments(trigger: str | None) -> dict[str, str | bool]:
+    """Spark's keyword arguments for our trigger."""
+    if trigger is None:
+        return {}
+    if trigger == "available-now":
+        return {"availableNow": True}
+    first = trigger.split()[0].lower() if trigger.strip() else ""
+    if first in {"continuous", "real-time", "realtime"}:
+        raise ConfigurationError(
+            f"the trigger {trigger!r} has no micro-batches, so there is no decision to deliver by",
+            hint='use an interval such as "1 second", "available-now", or None for as fast as possible',
+        )
+    if not first[:1].isdigit():
+        raise ConfigurationError(
+            f"the trigger {trigger!r} is unknown", hint='use "10 seconds", "available-now", or None'
+        )
+    return {"processingTime": trigger}
+
+
+def accepted_from(accept: str | Iterable[str]) -> frozenset[Accept]:
+    """The named consequences."""
+    wanted = [accept] if isinstance(accept, str) else list(accept)
+    try:
+        return frozenset(Accept(text) for text in wanted)
+    except ValueError as error:
+        known = ", ".join(a.value for a in Accept)
+        raise ConfigurationError(f"cannot accept: {error}", hint=f"use one of: {known}") from None

@@ -1,0 +1,136 @@
+"""A checkpoint at a glance: each epoch's place between barrier and settled, each sink's guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from onceward.contracts import DecisionLog
+from onceward.errors import ConfigurationError
+from onceward.identity import SinkName
+from onceward.manifest import EpochFiles, IdentityFile, Register, SettledLog
+from onceward.spark.checkpoint import SparkLogs
+from onceward.storage import LocalStorage
+
+State = Literal["planned", "staged", "decided", "settled", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStatus:
+    """One epoch. `rows` counts what each sink got or will get."""
+
+    epoch: int
+    state: State
+    planned_at: datetime | None
+    settled_at: datetime | None
+    takeovers: int
+    rows: dict[SinkName, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatus:
+    """One sink, as its newest epoch shows it. `pending_rows` wait for a decision or for their publication."""
+
+    name: SinkName
+    means: str
+    guarantee: str | None
+    pending_epochs: int
+    pending_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """Everything about one checkpoint."""
+
+    checkpoint: str
+    job: str
+    generation: str
+    planned: int
+    decided: int
+    settled: int
+    epochs: tuple[EpochStatus, ...]
+    sinks: tuple[SinkStatus, ...]
+
+
+def read_status(checkpoint: Path) -> CheckpointStatus:
+    """Read it all; may be called while the job runs."""
+    storage = LocalStorage(checkpoint / "onceward")
+    record = IdentityFile(storage).read()
+    if record is None:
+        raise ConfigurationError(
+            f"{checkpoint} is not a checkpoint of an onceward job",
+            hint="give the directory that the job has as `checkpoint`; it holds a folder named onceward",
+        )
+    logs, register, settled = SparkLogs(checkpoint), Register(storage), SettledLog(storage)
+    decided, planned = logs.decided(), logs.planned()
+    watermark = max(record.adopted, settled.watermark())
+    files = register.epochs()
+    unsettled = range(watermark + 1, max([planned, decided, *files], default=-1) + 1)
+    epochs = [_settled_epoch(settled, logs, epoch) for epoch in settled.epochs() if epoch <= watermark]
+    epochs += [_open_epoch(register, logs, epoch, files.get(epoch, EpochFiles()), decided) for epoch in unsettled]
+    return CheckpointStatus(
+        checkpoint=str(checkpoint),
+        job=record.job,
+        generation=record.generation,
+        planned=planned,
+        decided=decided,
+        settled=watermark,
+        epochs=tuple(epochs),
+        sinks=_sinks(settled, register, epochs),
+    )
+
+
+def _settled_epoch(settled: SettledLog, logs: DecisionLog, epoch: int) -> EpochStatus:
+    marker = settled.marker(epoch)
+    barrier = logs.barrier(epoch)
+    return EpochStatus(
+        epoch=epoch,
+        state="settled",
+        planned_at=barrier.timestamp if barrier else None,
+        settled_at=marker.settled_at if marker else None,
+        takeovers=0,
+        rows={name: total.rows for name, total in marker.sinks.items()} if marker else {},
+    )
+
+
+def _open_epoch(register: Register, logs: DecisionLog, epoch: int, files: EpochFiles, decided: int) -> EpochStatus:
+    manifest = register.manifest(epoch, register.taken(epoch, files))
+    barrier = logs.barrier(epoch)
+    state: State
+    if epoch <= decided:
+        state = "decided" if manifest is not None or logs.is_engine_made(epoch) else "lost"
+    else:
+        state = "staged" if manifest is not None else "planned"
+    return EpochStatus(
+        epoch=epoch,
+        state=state,
+        planned_at=barrier.timestamp if barrier else None,
+        settled_at=None,
+        takeovers=files.highest,
+        rows={name: entry.rows for name, entry in manifest.sinks.items()} if manifest else {},
+    )
+
+
+def _sinks(settled: SettledLog, register: Register, epochs: list[EpochStatus]) -> tuple[SinkStatus, ...]:
+    """The sinks of the newest settled epoch, and those that unsettled epochs name."""
+    means: dict[SinkName, tuple[str, str | None]] = {}
+    newest = settled.marker(settled.watermark())
+    if newest is not None:
+        means |= {name: (total.means, total.guarantee) for name, total in newest.sinks.items()}
+    waiting = [epoch for epoch in epochs if epoch.state in ("staged", "decided")]
+    for epoch in waiting:
+        manifest = register.manifest(epoch.epoch, register.taken(epoch.epoch, register.files(epoch.epoch)))
+        for name, entry in manifest.sinks.items() if manifest else ():
+            means.setdefault(name, (entry.means, None))
+    return tuple(
+        SinkStatus(
+            name=name,
+            means=by,
+            guarantee=guarantee,
+            pending_epochs=sum(1 for epoch in waiting if epoch.rows.get(name)),
+            pending_rows=sum(epoch.rows.get(name, 0) for epoch in waiting),
+        )
+        for name, (by, guarantee) in sorted(means.items())
+    )

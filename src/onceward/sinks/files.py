@@ -1,0 +1,336 @@
+"""Files in a folder: Parquet, JSON lines or CSV, partitioned by Hive's rules if wished.
+
+Two-phase commit. Rows wait in hidden files of `<path>/.onceward`; publishing gives each its visible name, in one step
+and for good. The name is the receipt: it holds the whole name of the transaction and how many files belong to it, so a
+plain listing of the folder proves what was published, and never shows a file twice or a half-written one.
+
+A slot becomes visible file by file: a reader may see some files of an epoch before the others.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from onceward.contracts import (
+    AlreadyCommitted,
+    Committed,
+    Handle,
+    Json,
+    Lost,
+    Outcome,
+    Receipt,
+    SlotContext,
+    TwoPhaseCommitSink,
+)
+from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
+from onceward.identity import Fingerprint, JobIdentity, TransactionName, sink_digest
+from onceward.sinks.files_formats import FORMATS
+from onceward.sinks.files_layout import (
+    HIDDEN,
+    PUBLISHING,
+    FinalName,
+    is_plain,
+    local_path,
+    published,
+    transaction_of,
+)
+from onceward.sinks.files_publish import files_of, give_name, publish, sync_folder
+from onceward.sinks.files_writer import SlotWriter, WriterSettings
+
+
+class FileSink(TwoPhaseCommitSink[SlotWriter]):
+    """Exactly-once files in a local or mounted folder.
+
+    `format` is parquet, jsonl or csv. `partition_by` columns become folders `column=value` and leave the files. A slot
+    that has more than `max_rows_per_file` rows (exact) or `max_bytes_per_file` bytes (about) goes to several files.
+    `compression` is snappy for Parquet, none for text, unless said otherwise. `options` go to
+    `pyarrow.parquet.ParquetWriter` or `pyarrow.csv.WriteOptions` as they are.
+    """
+
+    means = "two-phase commit: hidden file, then its visible name, which is the receipt"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str = "parquet",
+        partition_by: str | Sequence[str] = (),
+        max_rows_per_file: int | None = None,
+        max_bytes_per_file: int | None = None,
+        compression: str | None = None,
+        options: Mapping[str, object] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.path = local_path(path)
+        super().__init__(name=name if name is not None else f"files:{self.path.name or 'root'}"[:200].rstrip())
+        if format not in FORMATS:
+            raise ConfigurationError(
+                f"unknown file format {format!r}", hint=f"choose one of {', '.join(FORMATS)}", sink=self.name
+            )
+        self.format = format
+        known = FORMATS[format].compressions
+        self.compression = compression if compression is not None else FORMATS[format].default_compression
+        if self.compression not in known:
+            raise ConfigurationError(
+                f"{format} files cannot be compressed with {compression!r}",
+                hint=f"choose one of {', '.join(known)}",
+                sink=self.name,
+            )
+        self.partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        if len(set(self.partition_by)) < len(self.partition_by):
+            raise ConfigurationError(
+                f"partition_by names a column twice: {', '.join(self.partition_by)}",
+                hint="name each column once",
+                sink=self.name,
+            )
+        self.max_rows_per_file = self._positive("max_rows_per_file", max_rows_per_file)
+        self.max_bytes_per_file = self._positive("max_bytes_per_file", max_bytes_per_file)
+        self.options = dict(options or {})
+
+    def _positive(self, option: str, value: int | None) -> int | None:
+        if value is not None and value < 1:
+            raise ConfigurationError(f"{option} is {value}", hint="give at least 1, or None", sink=self.name)
+        return value
+
+    @property
+    def _hidden(self) -> Path:
+        return self.path / HIDDEN
+
+    # --- before the start -----------------------------------------------------------------------
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """Make the folder, try it out, and try the format on the schema."""
+        if output_mode == "complete":
+            raise TargetRefused(
+                "a file is never changed, and output mode complete would add the whole result in every epoch",
+                hint="use output mode append, or a sink with mode='upsert' and keys",
+                sink=self.name,
+            )
+        self._check_columns(schema)
+        try:
+            if not self.path.is_dir():
+                self.path.mkdir(parents=True)
+                sync_folder(self.path.parent)
+            self._hidden.mkdir(exist_ok=True)
+            sync_folder(self.path)
+            self._try_out()
+        except OSError as error:
+            raise TargetRefused(
+                f"cannot write to {self.path}: {error.strerror or error}",
+                hint="give a folder that this user may create and write, on one file system with all of its folders",
+                sink=self.name,
+            ) from error
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        missing = [column for column in self.partition_by if column not in schema.names]
+        if missing:
+            raise TargetRefused(
+                f"the stream has no column {', '.join(missing)} to partition by",
+                hint=f"its columns are {', '.join(schema.names)}",
+                sink=self.name,
+            )
+        for column in self.partition_by:
+            if column.startswith("."):
+                raise TargetRefused(
+                    f"a folder named after column {column!r} would be hidden", hint="rename it", sink=self.name
+                )
+            if not is_plain(schema.field(column).type):
+                raise TargetRefused(
+                    f"column {column!r} ({schema.field(column).type}) cannot name a folder",
+                    hint="partition by text, whole numbers, decimals, booleans, dates or timestamps",
+                    sink=self.name,
+                )
+        written = pa.schema([field for field in schema if field.name not in self.partition_by])
+        if not written.names:
+            raise TargetRefused(
+                "every column is a partition column, so the files would have none",
+                hint="leave at least one column out of partition_by",
+                sink=self.name,
+            )
+        for field in written:
+            hint = FORMATS[self.format].refuse(field.type)
+            if hint is not None:
+                raise TargetRefused(
+                    f"column {field.name!r} ({field.type}) does not fit {self.format}", hint=hint, sink=self.name
+                )
+        try:
+            empty = written.empty_table()
+            encoder = FORMATS[self.format].open(pa.BufferOutputStream(), empty, self.compression, self.options)
+            encoder.write(empty)
+            encoder.close()
+        except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+            raise TargetRefused(
+                f"{self.format} does not take these columns and options: {error}",
+                hint="change the columns' types, or the sink's options",
+                sink=self.name,
+            ) from error
+
+    def _try_out(self) -> None:
+        """One file through all that publishing needs of the file system."""
+        token = secrets.token_hex(8)
+        staged = self._hidden / f"try-{token}"
+        visible = self.path / f".onceward-try-{token}"
+        try:
+            staged.touch()
+            give_name(staged, visible)
+        finally:
+            staged.unlink(missing_ok=True)
+            visible.unlink(missing_ok=True)
+
+    # --- stage, on executors --------------------------------------------------------------------
+
+    def begin_transaction(self, context: SlotContext) -> SlotWriter:
+        """A writer; its first file is made when rows come."""
+        self._hidden.mkdir(parents=True, exist_ok=True)
+        return SlotWriter(
+            context,
+            WriterSettings(
+                root=self.path,
+                format=FORMATS[self.format],
+                compression=self.compression,
+                options=self.options,
+                partition_by=self.partition_by,
+                max_rows=self.max_rows_per_file,
+                max_bytes=self.max_bytes_per_file,
+            ),
+        )
+
+    def invoke(self, transaction: SlotWriter, batch: pa.RecordBatch) -> None:
+        """Gather the rows, and write them when there are enough."""
+        transaction.add(batch)
+
+    def pre_commit(self, transaction: SlotWriter) -> Handle:
+        """Finish the files and force them, and the hidden folder, to the disk."""
+        files = transaction.seal()
+        return {
+            "transaction": transaction.transaction,
+            "files": [file.as_json() for file in files],
+            "rows": sum(file.rows for file in files),
+            "bytes": sum(file.bytes for file in files),
+        }
+
+    def discard(self, transaction: SlotWriter) -> None:
+        """Remove what the attempt has written so far."""
+        transaction.discard()
+
+    # --- publish, on the driver -----------------------------------------------------------------
+
+    def commit(self, handle: Handle) -> Outcome:
+        """Give every file its visible name.
+
+        Interleavings this survives, alone or with a second publisher: a crash between any two steps, since all names
+        are given before the first staged one is removed; a power loss, since the visible folders are forced to the
+        disk before the staged names go; a second publisher half-way, since a name that exists is not given again.
+        """
+        places = [(self._hidden / staged, self.path / final) for staged, final in files_of(handle)]
+        # The staged name is looked for first: whoever removes it has made the final one before.
+        seen = [(staged.exists(), final.exists()) for staged, final in places]
+        if (False, False) in seen:
+            final = places[seen.index((False, False))][1]
+            return Lost(f"{final} is not there, and neither is its staged file in {self._hidden}")
+        is_new = not all(final for _, final in seen)
+        if is_new and len(places) > 1:
+            self._mark_publishing(str(handle["transaction"]))
+        for staged, final in places:
+            hindrance = publish(staged, final)
+            if hindrance is not None:
+                return hindrance
+        self._sync_folders_of([final for _, final in places])
+        for staged, _ in places:
+            staged.unlink(missing_ok=True)
+        if len(places) > 1:
+            self._marker(str(handle["transaction"])).unlink(missing_ok=True)
+        return Committed() if is_new or not places else AlreadyCommitted()
+
+    def abort(self, handle: Handle) -> None:
+        """Remove the hidden files of this transaction; visible ones stay.
+
+        If some files of it are visible and others are not, its decision was made and then forgotten. To abort it would
+        leave those visible while Spark computes the epoch again, so this stops the job instead.
+        """
+        transaction = str(handle["transaction"])
+        if self._marker(transaction).exists():
+            self._refuse_if_half_visible(transaction)
+        for name, owner in self._staged(transaction):
+            if str(owner) == transaction:
+                (self._hidden / name).unlink(missing_ok=True)
+
+    # --- recover, on the driver -----------------------------------------------------------------
+
+    def pending(self, job: JobIdentity) -> Iterable[Handle]:
+        """Every transaction of which anything is left in the hidden folder, finished or not."""
+        found: defaultdict[str, list[Json]] = defaultdict(list)
+        for name, owner in self._staged(f"ow1_{job.digest}_{job.generation}_"):
+            if owner.belongs_to(job, self.name):
+                files = found[str(owner)]
+                if not name.endswith(PUBLISHING):
+                    files.append({"staged": name})
+        return [{"transaction": transaction, "files": files} for transaction, files in found.items()]
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """One receipt for each slot all of whose files are visible, in any generation."""
+        sink = sink_digest(self.name)
+        counts = Counter(
+            parsed
+            for name in published(self.path, f"part-ow1_{job.digest}_")
+            if (parsed := FinalName.parse(name)) is not None
+        )
+        receipts = set()
+        for final, count in counts.items():
+            owner = TransactionName.parse(final.transaction)
+            if owner is not None and owner.sink == sink and owner.job == job.digest and count >= final.parts:
+                receipts.add(
+                    Receipt(
+                        job=job.name,
+                        generation=owner.generation,
+                        sink=self.name,
+                        epoch=owner.epoch,
+                        slot=owner.slot,
+                        fingerprint=Fingerprint(final.fingerprint),
+                    )
+                )
+        return receipts
+
+    # --- the hidden folder ----------------------------------------------------------------------
+
+    def _staged(self, prefix: str) -> list[tuple[str, TransactionName]]:
+        """What onceward has put into the hidden folder; the rest of it is not ours."""
+        try:
+            names = os.listdir(self._hidden)
+        except FileNotFoundError:
+            return []
+        ours = [name for name in names if name.startswith(prefix)]
+        return [(name, owner) for name in ours if (owner := transaction_of(name)) is not None]
+
+    def _marker(self, transaction: str) -> Path:
+        return self._hidden / f"{transaction}{PUBLISHING}"
+
+    def _mark_publishing(self, transaction: str) -> None:
+        self._marker(transaction).touch()
+        sync_folder(self._hidden)
+
+    def _refuse_if_half_visible(self, transaction: str) -> None:
+        visible = [FinalName.parse(name) for name in published(self.path, f"part-{transaction}-")]
+        parts = max((final.parts for final in visible if final is not None), default=0)
+        owner = TransactionName.parse(transaction)
+        if 0 < len(visible) < parts:
+            raise CheckpointRolledBack(
+                f"{len(visible)} of {parts} files of {transaction} are visible in {self.path}: the epoch was decided "
+                "and half published, and this checkpoint has forgotten it",
+                hint=f"put back the checkpoint's commits/{owner.epoch if owner else 'N'}; or remove the visible files "
+                f"part-{transaction}-* and {self._marker(transaction)}, and start again",
+                epoch=owner.epoch if owner else None,
+                sink=self.name,
+            )
+
+    def _sync_folders_of(self, finals: Iterable[Path]) -> None:
+        """Each folder on the way from the root to a file, once: it may be new, or made by a run that crashed."""
+        folders = {folder for final in finals for folder in final.parents if folder.is_relative_to(self.path)}
+        for folder in folders:
+            sync_folder(folder)

@@ -1,0 +1,68 @@
+"""Driver side of the file sink: how one staged file gets its visible name, once and for good."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from onceward.contracts import Handle, Lost, Outcome, RetryLater
+from onceward.errors import DamagedFile
+from onceward.sinks.files_layout import FinalName, transaction_of
+
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+
+
+def files_of(handle: Handle) -> list[tuple[str, str]]:
+    """The staged and final names in a handle. It was read from storage, so it may not point out of the folder."""
+    files = handle.get("files")
+    entries = [file for file in files if isinstance(file, Mapping)] if isinstance(files, Sequence) else []
+    names = [(str(file.get("staged")), str(file.get("final"))) for file in entries]
+    for staged, final in names:
+        steps = final.split("/")
+        if transaction_of(staged) is None or FinalName.parse(steps[-1]) is None or {"", ".", ".."} & set(steps):
+            raise DamagedFile(f"a handle names the files {staged!r} and {final!r}, which no file sink has made")
+    return names
+
+
+def publish(staged: Path, final: Path) -> Outcome | None:
+    """Give one file its visible name, unless it has it; an outcome only when that is not possible."""
+    try:
+        give_name(staged, final)
+    except FileExistsError:
+        if _differ(staged, final):
+            return RetryLater(f"{final} is already there and is not the file that was staged", after_s=30.0)
+    except FileNotFoundError:
+        if not final.exists():
+            return Lost(f"{staged} was removed while it was being published")
+    return None
+
+
+def _differ(staged: Path, final: Path) -> bool:
+    try:
+        return not staged.samefile(final)
+    except FileNotFoundError:
+        return False
+
+
+def give_name(staged: Path, final: Path) -> None:
+    """A second name for the file, which fails, where a rename would overwrite, if that name is taken."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(staged, final)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        if final.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(final)) from None
+        os.rename(staged, final)
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Force a folder's list of names to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

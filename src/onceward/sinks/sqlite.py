@@ -1,0 +1,307 @@
+"""A table in SQLite, the database that needs no server.
+
+Write-ahead: an epoch's rows and the receipts of its slots go in together, in one transaction of the database, on the
+driver. Append or upsert by key. Booleans are stored as 0 and 1, decimals, dates and timestamps (ISO 8601, UTC) as text,
+nested values as JSON text; SQLite has no NaN and stores it as NULL.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
+from onceward.identity import Fingerprint, Generation, JobIdentity
+from onceward.sinks import sqlite_schema as sql
+from onceward.sinks.sqlite_values import parameters, refused
+
+RECEIPTS = "onceward_receipts"
+WATERMARKS = "onceward_watermarks"
+_OWN_TABLES = (
+    f"""CREATE TABLE IF NOT EXISTS {RECEIPTS} (
+        job TEXT NOT NULL, generation TEXT NOT NULL, sink TEXT NOT NULL, epoch INTEGER NOT NULL, slot INTEGER NOT NULL,
+        fingerprint TEXT NOT NULL, committed_at TEXT NOT NULL,
+        PRIMARY KEY (job, generation, sink, epoch, slot)) WITHOUT ROWID""",
+    f"""CREATE TABLE IF NOT EXISTS {WATERMARKS} (
+        job TEXT NOT NULL, generation TEXT NOT NULL, sink TEXT NOT NULL, settled INTEGER NOT NULL,
+        PRIMARY KEY (job, generation, sink)) WITHOUT ROWID""",
+)
+
+
+class SQLiteSink(TransactionalWriteAheadSink):
+    """Exactly-once rows in a table of an SQLite file.
+
+    `mode="upsert"` needs `keys`; of several rows with one key the last in the slot stays, and null is a key like any
+    other. A missing table is made from the stream's columns unless `create_table=False`. A database that another
+    process keeps locked for longer than `busy_timeout_s` raises, and the epoch is tried again.
+    """
+
+    means = "write-ahead log, receipt in the same SQLite transaction"
+    epoch_at_once = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        table: str,
+        mode: str = "append",
+        keys: str | Sequence[str] = (),
+        name: str | None = None,
+        create_table: bool = True,
+        busy_timeout_s: float = 30.0,
+    ) -> None:
+        super().__init__(name=name if name is not None else _default_name(table))
+        self.path = self._file(path)
+        self.table = table
+        self.mode = mode
+        self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        self.create_table = create_table
+        self.busy_timeout_s = busy_timeout_s
+        self._check_options()
+
+    def _file(self, path: str | os.PathLike[str]) -> Path:
+        text = os.fspath(path)
+        if not text or text == ":memory:" or text.startswith("file:") or "://" in text or "\0" in text:
+            raise ConfigurationError(
+                f"{text!r} is not the path of an SQLite file", hint="give a plain path", sink=self.name
+            )
+        return Path(os.path.abspath(os.path.expanduser(text)))
+
+    def _check_options(self) -> None:
+        own = {RECEIPTS, WATERMARKS}
+        wrong: tuple[str, str] | None = None
+        if not self.table or "\0" in self.table:
+            wrong = f"{self.table!r} cannot be a table", "name the table that takes the rows"
+        elif sql.folded(self.table) in own or sql.folded(self.table).startswith("sqlite_"):
+            wrong = f"table {self.table!r} is reserved", "choose another name"
+        elif self.mode not in ("append", "upsert"):
+            wrong = f"unknown mode {self.mode!r}", "choose append or upsert"
+        elif self.mode == "upsert" and not self.keys:
+            wrong = "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
+        elif self.mode == "append" and self.keys:
+            wrong = "mode append has no use for keys", 'say mode="upsert", or leave keys out'
+        elif len({sql.folded(key) for key in self.keys}) < len(self.keys):
+            wrong = f"keys names a column twice: {', '.join(self.keys)}", "name each column once"
+        elif self.busy_timeout_s < 0:
+            wrong = f"busy_timeout_s is {self.busy_timeout_s}", "give seconds, or 0 for no waiting"
+        if wrong is not None:
+            raise ConfigurationError(wrong[0], hint=wrong[1], sink=self.name)
+
+    # --- before the start -----------------------------------------------------------------------
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """Compare the table with the stream; make it, and the tables for receipts, where they are missing."""
+        self._check_schema(schema, output_mode)
+        try:
+            with self._transaction() as database:
+                for statement in _OWN_TABLES:
+                    database.execute(statement)
+                self._check_table(database, schema)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+            raise TargetRefused(
+                f"cannot write to the database {self.path}: {error}",
+                hint="give an SQLite file that this user may write, in a folder that exists",
+                sink=self.name,
+            ) from error
+        except TargetRefused as error:
+            raise TargetRefused(error.message, hint=error.hint, sink=self.name) from None
+
+    def _check_schema(self, schema: pa.Schema, output_mode: str) -> None:
+        if output_mode == "complete" and self.mode == "append":
+            raise TargetRefused(
+                "output mode complete gives the whole result in every epoch, and mode append would pile it up",
+                hint='use mode="upsert" with keys',
+                sink=self.name,
+            )
+        folded = [sql.folded(name) for name in schema.names]
+        doubled = [name for name in schema.names if folded.count(sql.folded(name)) > 1]
+        if doubled or not schema.names:
+            raise TargetRefused(
+                f"the stream's columns {', '.join(doubled)} are one column to SQLite, which ignores case"
+                if doubled
+                else "the stream has no columns",
+                hint="rename or add columns in the query",
+                sink=self.name,
+            )
+        missing = [key for key in self.keys if sql.folded(key) not in folded]
+        if missing:
+            raise TargetRefused(
+                f"the stream has no key column {', '.join(missing)}",
+                hint=f"its columns are {', '.join(schema.names)}",
+                sink=self.name,
+            )
+        for field in schema:
+            hint = refused(field.type)
+            if hint is not None:
+                raise TargetRefused(f"column {field.name!r} ({field.type}) cannot be stored", hint=hint, sink=self.name)
+
+    def _check_table(self, database: sqlite3.Connection, schema: pa.Schema) -> None:
+        found = sql.describe(database, self.table)
+        if found is not None:
+            sql.refuse_unless_fitting(found, self.table, schema, self.keys)
+            return
+        names = {sql.folded(name): name for name in schema.names}
+        statement = sql.create_table(self.table, schema, [names[sql.folded(key)] for key in self.keys])
+        if not self.create_table:
+            raise TargetRefused(f"there is no table {self.table!r} in {self.path}", hint=f"run: {statement};")
+        database.execute(statement)
+
+    # --- publish --------------------------------------------------------------------------------
+
+    def send_transaction(
+        self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
+    ) -> bool:
+        """The rows of every slot that has no receipt yet, and the receipts, in one transaction."""
+        with self._transaction() as database:
+            for statement in _OWN_TABLES:
+                database.execute(statement)
+            for slot in slots:
+                if slot.receipt is None or not self._is_in(database, slot.receipt):
+                    self._write_slot(database, slot, checkpoint_id)
+        return True
+
+    def _is_in(self, database: sqlite3.Connection, receipt: Receipt) -> bool:
+        """Whether the target has this slot: by its receipt, or because its epoch is not above the watermark."""
+        scope = (receipt.job, receipt.generation, receipt.sink)
+        found = database.execute(
+            f"SELECT fingerprint FROM {RECEIPTS} "
+            "WHERE job = ? AND generation = ? AND sink = ? AND epoch = ? AND slot = ?",
+            (*scope, receipt.epoch, receipt.slot),
+        ).fetchone()
+        if found is not None and found[0] != receipt.fingerprint:
+            raise CheckpointRolledBack(
+                f"the table's receipt of slot {receipt.slot} is that of another epoch {receipt.epoch}: "
+                "this checkpoint was rolled back",
+                hint="start from the checkpoint that wrote it, or from a savepoint",
+                epoch=receipt.epoch,
+                sink=self.name,
+            )
+        if found is not None:
+            return True
+        settled = database.execute(
+            f"SELECT settled FROM {WATERMARKS} WHERE job = ? AND generation = ? AND sink = ?", scope
+        ).fetchone()
+        return settled is not None and receipt.epoch <= settled[0]
+
+    def _write_slot(self, database: sqlite3.Connection, slot: SlotValues, epoch: int) -> None:
+        try:
+            for batch in slot.read():
+                self._write(database, batch)
+        except sqlite3.Error as error:
+            error.add_note(f"in slot {slot.slot} of epoch {epoch}, on its way into table {self.table!r}")
+            raise
+        receipt = slot.receipt
+        if receipt is not None:
+            scope = (receipt.job, receipt.generation, receipt.sink, receipt.epoch, receipt.slot)
+            now = datetime.now(UTC).isoformat()
+            database.execute(f"INSERT INTO {RECEIPTS} VALUES (?, ?, ?, ?, ?, ?, ?)", (*scope, receipt.fingerprint, now))
+
+    def _write(self, database: sqlite3.Connection, batch: pa.RecordBatch) -> None:
+        columns = batch.schema.names
+        if self.mode == "append":
+            database.executemany(sql.insert(self.table, columns), parameters(batch))
+            return
+        without_key = self._without_key(batch)
+        if without_key is not None:
+            self._write_null_keys(database, batch.filter(without_key))
+            batch = batch.filter(pc.invert(without_key))
+        database.executemany(sql.upsert(self.table, columns, self.keys), parameters(batch))
+
+    def _without_key(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """Which rows have a null among their keys; None when no row has."""
+        keys = {sql.folded(key) for key in self.keys}
+        columns = [batch.column(i) for i, name in enumerate(batch.schema.names) if sql.folded(name) in keys]
+        nulls = [column.is_null() for column in columns if column.null_count]
+        mask = nulls[0] if nulls else None
+        for more in nulls[1:]:
+            mask = pc.or_(mask, more)
+        return mask
+
+    def _write_null_keys(self, database: sqlite3.Connection, batch: pa.RecordBatch) -> None:
+        """Row by row, since to a unique index two nulls are never the same. Such rows are few."""
+        columns = batch.schema.names
+        found = sql.describe(database, self.table)
+        if found is not None and found.rowid_alias in {sql.folded(key) for key in self.keys}:
+            raise TargetRefused(
+                f"a row has no key, and the key of table {self.table!r} is its row id, which cannot be null",
+                hint="filter such rows out in the query",
+                sink=self.name,
+            )
+        folded = [sql.folded(name) for name in columns]
+        at = [folded.index(sql.folded(key)) for key in self.keys]
+        update, insert = sql.update(self.table, columns, self.keys), sql.insert(self.table, columns)
+        for row in parameters(batch):
+            if database.execute(update, (*row, *(row[i] for i in at))).rowcount == 0:
+                database.execute(insert, row)
+
+    # --- receipts -------------------------------------------------------------------------------
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """All of this job's name and this sink; below the watermark only those of each generation's last epoch."""
+        if not self.path.exists():
+            return []
+        with closing(self._connect()) as database:
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (RECEIPTS,)).fetchone():
+                return []
+            rows = database.execute(
+                f"SELECT generation, epoch, slot, fingerprint FROM {RECEIPTS} WHERE job = ? AND sink = ?",
+                (job.name, self.name),
+            ).fetchall()
+        return [
+            Receipt(job.name, Generation(generation), self.name, epoch, slot, Fingerprint(fingerprint))
+            for generation, epoch, slot, fingerprint in rows
+        ]
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """Raise the watermark and drop the receipts below it, together.
+
+        Those of the newest epoch stay in any case: they tell a later checkpoint that this generation existed.
+        """
+        scope = (job.name, job.generation, self.name)
+        where = "job = ? AND generation = ? AND sink = ?"
+        with self._transaction() as database:
+            for statement in _OWN_TABLES:
+                database.execute(statement)
+            database.execute(
+                f"INSERT INTO {WATERMARKS} VALUES (?, ?, ?, ?) ON CONFLICT (job, generation, sink) "
+                "DO UPDATE SET settled = max(settled, excluded.settled)",
+                (*scope, below - 1),
+            )
+            database.execute(
+                f"DELETE FROM {RECEIPTS} WHERE {where} AND epoch < ? "
+                f"AND epoch < (SELECT max(epoch) FROM {RECEIPTS} WHERE {where})",
+                (*scope, below, *scope),
+            )
+
+    def _connect(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self.path, timeout=self.busy_timeout_s, isolation_level=None)
+        # EXTRA also forces the removal of the journal to the disk: a commit that was reported is never undone.
+        database.execute("PRAGMA synchronous = EXTRA")
+        return database
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that holds the write lock from its start, so what it reads stays true until it commits."""
+        with closing(self._connect()) as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                database.rollback()
+                raise
+
+
+def _default_name(table: str) -> str:
+    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"sqlite:{table}")
+    return "".join(letters)[:200].strip()

@@ -1,0 +1,162 @@
+"""The callable that Spark's `foreachBatch` calls for every epoch, and the publisher beside it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+
+from onceward.contracts import Guarantee
+from onceward.epoch import EpochOrder, Publisher, PublisherThread, PublishLimits, SlotAck
+from onceward.errors import EpochTimedOut, OncewardError
+from onceward.recovery import Opened
+from onceward.spark.schema import check_sinks
+from onceward.spark.staging import consume, stage_on_driver, stage_on_executors, use_this_python
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLimits:
+    """How far staging may run ahead, how long an epoch may take, and what counts as a small one."""
+
+    max_unpublished_epochs: int = 10
+    epoch_timeout_s: float | None = None
+    small_epoch_rows: int = 1000
+    publish: PublishLimits = field(default_factory=PublishLimits)
+
+
+class StopRequested(OncewardError):
+    """The run is being stopped between two epochs; this one is not begun."""
+
+
+class Delivery:
+    """Give it to `DataFrame.writeStream.foreachBatch`. One per query and run; `close` publishes what is decided."""
+
+    def __init__(self, opened: Opened, limits: DeliveryLimits, *, output_mode: str, checked: bool) -> None:
+        self._ground = opened.ground
+        self._coordinator = opened.coordinator
+        self._limits = limits
+        self._output_mode = output_mode
+        self._checked = checked
+        self._publisher = PublisherThread(opened.ground, limits.publish)
+        self._publisher.start()
+        self._running = threading.Lock()
+        self._stopping = False
+        # The first epoch of a run is staged by the executors: nothing is known yet about its size.
+        self._last_rows = limits.small_epoch_rows + 1
+        self._newest = -1
+        self.error: OncewardError | None = None
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """Stage one epoch and write its manifest. Spark decides it when this returns."""
+        with self._running, self._remember_error():
+            if self._stopping:
+                raise StopRequested("the run is stopping", epoch=epoch)
+            self._publisher.wait_for_room(epoch, self._limits.max_unpublished_epochs)
+            if not self._checked:
+                check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
+                self._checked = True
+            use_this_python(batch)
+            order = self._coordinator.begin(epoch)
+            if order is None:
+                consume(batch)
+            elif self._ground.guarantee is Guarantee.EXACTLY_ONCE:
+                self._coordinator.pre_commit(order, self._stage(batch, order))
+            else:
+                self._deliver_straight(order, self._stage(batch, order))
+            self._newest = epoch
+        self._publisher.expect(epoch)
+
+    @property
+    def publisher_error(self) -> BaseException | None:
+        """Why the publisher gave up, if it did: the query should be stopped then."""
+        return self._publisher.error
+
+    def finish_epoch(self) -> int:
+        """Begin no further epoch, wait for the running one to be staged; the newest epoch that can be decided."""
+        self._stopping = True
+        with self._running:
+            return self._newest
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Publish what is decided, then end the publisher; raises what kept it from doing so."""
+        self._publisher.close(timeout_s)
+
+    def _stage(self, batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
+        try:
+            with self._time_limit(batch, order.epoch):
+                acks = None
+                if self._last_rows <= self._limits.small_epoch_rows:
+                    acks = stage_on_driver(batch, order, self._limits.small_epoch_rows)
+                if acks is None:
+                    acks = stage_on_executors(batch, order)
+        except BaseException:
+            # What cannot be aborted now (the target is down, a task still writes) is aborted at the next start.
+            self._try_abort(order)
+            raise
+        self._last_rows = sum(ack.rows for ack in acks)
+        return acks
+
+    def _try_abort(self, order: EpochOrder) -> None:
+        try:
+            self._coordinator.abort(order)
+        except Exception as error:
+            self.error = self.error or OncewardError(
+                f"the epoch failed and could not be aborted: {error}",
+                epoch=order.epoch,
+                hint="nothing of it is visible; it is aborted at the next start",
+            )
+
+    def _deliver_straight(self, order: EpochOrder, acks: list[SlotAck]) -> None:
+        """The weaker guarantees: to the target at once, before the decision. At most once means one try."""
+        limits = self._limits.publish
+        if self._ground.guarantee is Guarantee.AT_MOST_ONCE:
+            limits = replace(limits, deadline_s=0.0)
+        manifest = self._coordinator.manifest(order, acks, straight=True)
+        publisher = Publisher(self._ground, limits)
+        for sink in order.sinks:
+            if manifest.sinks[sink.name].slots:
+                publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+
+    @contextmanager
+    def _time_limit(self, batch: DataFrame, epoch: int) -> Iterator[None]:
+        """Cancel the epoch's Spark jobs, by a tag of their own, when they take longer than they may."""
+        timeout_s = self._limits.epoch_timeout_s
+        if timeout_s is None:
+            yield
+            return
+        context = batch.sparkSession.sparkContext
+        tag = f"onceward-{self._ground.run}-{epoch}"
+        expired = threading.Event()
+
+        def cancel() -> None:
+            expired.set()
+            context.cancelJobsWithTag(tag)
+
+        timer = threading.Timer(timeout_s, cancel)
+        context.addJobTag(tag)
+        timer.start()
+        try:
+            yield
+        except Exception as error:
+            if not expired.is_set():
+                raise
+            raise EpochTimedOut(
+                f"the epoch took longer than {timeout_s:.0f} s and was cancelled",
+                epoch=epoch,
+                hint="raise epoch_timeout_s, or make epochs smaller (maxFilesPerTrigger, maxOffsetsPerTrigger)",
+            ) from error
+        finally:
+            timer.cancel()
+            context.removeJobTag(tag)
+
+    @contextmanager
+    def _remember_error(self) -> Iterator[None]:
+        """Spark reports a Python error as text; the run wants the error itself."""
+        try:
+            yield
+        except OncewardError as error:
+            self.error = error
+            raise

@@ -1,0 +1,25 @@
+"""What Spark's types are in Arrow, as the sinks will see them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from onceward.contracts import AnySink
+from onceward.errors import TargetRefused
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema of the batches that staging will get for this Spark schema."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def check_sinks(sinks: tuple[AnySink, ...], schema: StructType, *, output_mode: str) -> None:
+    """Ask every sink whether it can take rows like these, before any row moves."""
+    if len(set(schema.names)) != len(schema.names):
+        raise TargetRefused(
+            f"the stream has two columns of one name: {schema.names}", hint="rename one of them with .alias(...)"
+        )
+    for sink in sinks:
+        sink.check(arrow_schema(schema), output_mode=output_mode)

@@ -1,0 +1,40 @@
+"""What a pipeline must be like before it can be delivered exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame
+
+from onceward.contracts import Guarantee
+from onceward.errors import ConfigurationError, GuaranteeUnavailable
+
+_FORGETFUL = {"socket": "TextSocket"}
+
+
+def check_pipeline(frame: object, guarantee: Guarantee) -> DataFrame:
+    """The pipeline's result, if it is a streaming DataFrame over sources that can be read again."""
+    if not isinstance(frame, DataFrame):
+        raise ConfigurationError(
+            f"the pipeline returned {type(frame).__name__}, not a DataFrame",
+            hint="pipeline takes a SparkSession and returns what to deliver: lambda spark: spark.readStream....",
+        )
+    if not frame.isStreaming:
+        raise ConfigurationError(
+            "the pipeline is not streaming: it starts with spark.read",
+            hint="start it with spark.readStream; to work off what is there and end, use trigger='available-now'",
+        )
+    if guarantee is Guarantee.EXACTLY_ONCE:
+        for name in _forgetful_sources(frame):
+            raise GuaranteeUnavailable(
+                f"the source {name!r} cannot be read again after a crash, so exactly-once is impossible",
+                hint="read from files, Kafka or another replayable source, or choose guarantee='at-most-once'",
+            )
+    return frame
+
+
+def _forgetful_sources(frame: DataFrame) -> Iterator[str]:
+    plan = frame._jdf.queryExecution().analyzed().toString()
+    for name, mark in _FORGETFUL.items():
+        if mark in plan:
+            yield name

@@ -1,0 +1,74 @@
+"""*Stage* on Spark: run `stage_slot` once for every partition of a micro-batch and bring the winners' acks home."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from onceward.epoch import EpochOrder, SlotAck, stage_slot
+from onceward.errors import Fenced
+
+_BATCH_ID = "streaming.sql.batchId"
+_ACKS = "slot int, ack string"
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """What an executor runs for one partition: consumes the rows, yields one ack."""
+
+    order: EpochOrder
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Stage this partition. The ack counts only if Spark takes this attempt for the winner."""
+        context = TaskContext.get()
+        if context is None:
+            raise Fenced("a staging task runs outside Spark", epoch=self.order.epoch)
+        running = context.getLocalProperty(_BATCH_ID)
+        if running is not None and int(running) != self.order.epoch:
+            raise Fenced(f"this task was started for epoch {running}", epoch=self.order.epoch)
+        slot = context.partitionId()
+        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=batches)
+        yield pa.RecordBatch.from_pydict(
+            {"slot": pa.array([slot], pa.int32()), "ack": pa.array([ack.to_json()], pa.string())}
+        )
+
+
+def use_this_python(batch: DataFrame) -> None:
+    """In local mode, let Spark's workers be of the interpreter that runs this driver, unless the user chose another.
+
+    Spark takes `python3` from the PATH, which lacks our packages whenever a virtual environment is used without being
+    activated.
+    """
+    context = batch.sparkSession.sparkContext
+    chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if context.master.startswith("local") and not chosen:
+        context.pythonExec = sys.executable
+
+
+def stage_on_executors(batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
+    """Every partition by its own task; `collect` returns the rows of winning attempts only."""
+    return [SlotAck.from_json(row.ack) for row in batch.mapInArrow(StageTask(order), _ACKS).collect()]
+
+
+def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list[SlotAck] | None:
+    """The whole epoch as one slot, staged here, if it has no more than `most_rows`; None when it has more.
+
+    Asking for one row more than allowed makes the answer certain and bounds what the driver holds: fewer rows than
+    asked for means that every partition was read to its end, so nothing is missing and all state is committed. When it
+    turns out too large nothing has been staged, and the executors compute it once more.
+    """
+    table = batch.limit(most_rows + 1).toArrow()
+    if table.num_rows > most_rows:
+        return None
+    return [stage_slot(order, slot=0, attempt=0, batches=table.to_batches())]
+
+
+def consume(batch: DataFrame) -> None:
+    """Read every row and keep none: a stateful query must be read to its end even when nothing is staged."""
+    batch.write.format("noop").mode("overwrite").save()

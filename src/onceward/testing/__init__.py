@@ -1,0 +1,53 @@
+"""For people who write sinks, and for our own tests: the whole protocol without Spark, and everything that can go wrong.
+
+`fakes` is the outside world in memory, `engine` stands in for Spark, `faults` break things, `harness` drives the real
+*stage → decide → publish → settle → recover* over them, `audit` judges the outcome, `conformance` is the suite that
+every sink must pass, and `broken` holds sinks that must not.
+"""
+
+from onceward.testing.audit import Audit, audit
+from onceward.testing.engine import DirectoryLogs, Engine, MemoryLogs, Source
+from onceward.testing.fakes import (
+    FakeSlotwiseSink,
+    FakeTransactionalSink,
+    FakeTwoPhaseSink,
+    FakeWriteAheadSink,
+    ManualClock,
+    MemoryCommitter,
+    MemoryStorage,
+    MemoryTarget,
+)
+from onceward.testing.faults import Crash, CrashAt, Faults, Late, RandomFaults, Rates, TargetError
+from onceward.testing.harness import Conduct, Crashed, Failed, Finished, Harness, Outlet
+from onceward.testing.interleave import Interleaver
+
+__all__ = [
+    "Audit",
+    "Conduct",
+    "Crash",
+    "CrashAt",
+    "Crashed",
+    "DirectoryLogs",
+    "Engine",
+    "Failed",
+    "FakeSlotwiseSink",
+    "FakeTransactionalSink",
+    "FakeTwoPhaseSink",
+    "FakeWriteAheadSink",
+    "Faults",
+    "Finished",
+    "Harness",
+    "Interleaver",
+    "Late",
+    "ManualClock",
+    "MemoryCommitter",
+    "MemoryLogs",
+    "MemoryStorage",
+    "MemoryTarget",
+    "Outlet",
+    "RandomFaults",
+    "Rates",
+    "Source",
+    "TargetError",
+    "audit",
+]

@@ -1,0 +1,293 @@
+"""An engine with Spark's semantics and no Spark: two logs, a replayable source, tasks with attempts.
+
+It keeps `offsets/N` and `commits/N` as Spark does and resumes from them as Spark does, down to what Spark does *not* do:
+its commit log is checked first and written later, and nothing fences a second driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from onceward.contracts import Barrier, Clock, DecisionLog
+from onceward.identity import fingerprint_of
+from onceward.spark.checkpoint import SparkLogs
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("key", pa.int64()),
+        ("epoch", pa.int64()),
+        ("slot", pa.int64()),
+        ("version", pa.string()),
+        ("attempt", pa.int64()),
+    ]
+)
+"""`version` names the computation and `attempt` the task attempt: the nondeterminism of `rand()` made visible."""
+
+
+class ConcurrentUpdate(Exception):
+    """What Spark raises when its log already has the entry: another query runs on this checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A replayable source: row i has id i. `ends[N]` is where epoch N ends; two equal ends make an empty epoch."""
+
+    ends: tuple[int, ...]
+    keys: int = 3
+
+    def ids(self) -> range:
+        """Every row that must arrive."""
+        return range(self.ends[-1] if self.ends else 0)
+
+    def rows_of(self, epoch: int) -> range:
+        """The ids between two barriers."""
+        return range(self.ends[epoch - 1] if epoch else 0, self.ends[epoch])
+
+
+class EngineLogs(DecisionLog, Protocol):
+    """The two logs with their writing side, which only the engine uses."""
+
+    def plan(self, epoch: int, text: str) -> None:
+        """Write `offsets/N`."""
+        ...
+
+    def commit(self, epoch: int, text: str) -> None:
+        """Write `commits/N`, over whatever is there."""
+        ...
+
+    def is_planned(self, epoch: int) -> bool:
+        """Whether `offsets/N` exists."""
+        ...
+
+    def is_committed(self, epoch: int) -> bool:
+        """Whether `commits/N` exists; not the same as decided, for Spark purges and disks forget."""
+        ...
+
+    def forget_commit(self, epoch: int) -> None:
+        """Remove `commits/N`: a power loss, or a hand."""
+        ...
+
+    def purge(self, below: int) -> None:
+        """Remove entries of both logs below an epoch, as Spark does now and then."""
+        ...
+
+
+class DirectoryLogs:
+    """The logs as files in Spark's format; all reading is done by the real reader."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._reader = SparkLogs(root)
+        for log in ("offsets", "commits"):
+            (root / log).mkdir(parents=True, exist_ok=True)
+
+    def plan(self, epoch: int, text: str) -> None:
+        """See `EngineLogs.plan`."""
+        (self.root / "offsets" / str(epoch)).write_text(text)
+
+    def commit(self, epoch: int, text: str) -> None:
+        """See `EngineLogs.commit`."""
+        (self.root / "commits" / str(epoch)).write_text(text)
+
+    def is_planned(self, epoch: int) -> bool:
+        """See `EngineLogs.is_planned`."""
+        return (self.root / "offsets" / str(epoch)).exists()
+
+    def is_committed(self, epoch: int) -> bool:
+        """See `EngineLogs.is_committed`."""
+        return (self.root / "commits" / str(epoch)).exists()
+
+    def forget_commit(self, epoch: int) -> None:
+        """See `EngineLogs.forget_commit`."""
+        (self.root / "commits" / str(epoch)).unlink(missing_ok=True)
+
+    def purge(self, below: int) -> None:
+        """See `EngineLogs.purge`."""
+        for log in ("offsets", "commits"):
+            for path in list((self.root / log).iterdir()):
+                if path.name.isdigit() and int(path.name) < below:
+                    path.unlink()
+
+    def decided(self) -> int:
+        """See `DecisionLog.decided`."""
+        return self._reader.decided()
+
+    def planned(self) -> int:
+        """See `DecisionLog.planned`."""
+        return self._reader.planned()
+
+    def barrier(self, epoch: int) -> Barrier | None:
+        """See `DecisionLog.barrier`."""
+        return self._reader.barrier(epoch)
+
+    def is_engine_made(self, epoch: int) -> bool:
+        """See `DecisionLog.is_engine_made`."""
+        return self._reader.is_engine_made(epoch)
+
+
+@dataclass(slots=True)
+class MemoryLogs:
+    """The logs in memory; a shared test holds it to what `DirectoryLogs` answers."""
+
+    offsets: dict[int, str] = field(default_factory=dict)
+    commits: dict[int, str] = field(default_factory=dict)
+
+    def plan(self, epoch: int, text: str) -> None:
+        """See `EngineLogs.plan`."""
+        self.offsets[epoch] = text
+
+    def commit(self, epoch: int, text: str) -> None:
+        """See `EngineLogs.commit`."""
+        self.commits[epoch] = text
+
+    def is_planned(self, epoch: int) -> bool:
+        """See `EngineLogs.is_planned`."""
+        return epoch in self.offsets
+
+    def is_committed(self, epoch: int) -> bool:
+        """See `EngineLogs.is_committed`."""
+        return epoch in self.commits
+
+    def forget_commit(self, epoch: int) -> None:
+        """See `EngineLogs.forget_commit`."""
+        self.commits.pop(epoch, None)
+
+    def purge(self, below: int) -> None:
+        """See `EngineLogs.purge`."""
+        self.offsets = {n: text for n, text in self.offsets.items() if n >= below}
+        self.commits = {n: text for n, text in self.commits.items() if n >= below}
+
+    def decided(self) -> int:
+        """See `DecisionLog.decided`."""
+        return max(max(self.commits, default=-1), self.planned() - 1)
+
+    def planned(self) -> int:
+        """See `DecisionLog.planned`."""
+        return max(self.offsets, default=-1)
+
+    def barrier(self, epoch: int) -> Barrier | None:
+        """See `DecisionLog.barrier`."""
+        text = self.offsets.get(epoch)
+        if text is None:
+            return None
+        milliseconds = json.loads(text.split("\n")[1])["batchTimestampMs"]
+        return Barrier(epoch, fingerprint_of(text.encode()), datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+    def is_engine_made(self, epoch: int) -> bool:
+        """See `DecisionLog.is_engine_made`."""
+        text, before = self.offsets.get(epoch), self.offsets.get(epoch - 1)
+        if text is None or before is None or text.split("\n")[2:] != before.split("\n")[2:]:
+            return False
+        conf, conf_before = (json.loads(entry.split("\n")[1]).get("conf", {}) for entry in (text, before))
+        return bool(conf != conf_before)
+
+
+def offsets_entry(end: int, *, at: datetime, shuffle_partitions: int = 200) -> str:
+    """An entry of the offset log as Spark 4 writes it, for one source that ends at `end`."""
+    metadata = {
+        "batchWatermarkMs": 0,
+        "batchTimestampMs": int(at.timestamp() * 1000),
+        "conf": {"spark.sql.shuffle.partitions": str(shuffle_partitions)},
+    }
+    return f"v1\n{json.dumps(metadata, separators=(',', ':'))}\n{json.dumps({'end': end})}"
+
+
+COMMITS_ENTRY = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One computation of one epoch: what `foreachBatch` gets. Another computation of it has another `version`."""
+
+    epoch: int
+    slots: int
+    version: str
+    ids: range
+    keys: int
+    rows_in_a_batch: int = 1000
+
+    def slot(self, number: int, attempt: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one slot as this attempt computes them. A key's rows are all in one slot, in order."""
+        ids = [i for i in self.ids if i % self.keys % self.slots == number]
+        for start in range(0, len(ids), self.rows_in_a_batch):
+            part = ids[start : start + self.rows_in_a_batch]
+            columns = [
+                part,
+                [i % self.keys for i in part],
+                [self.epoch] * len(part),
+                [number] * len(part),
+                [self.version] * len(part),
+                [attempt] * len(part),
+            ]
+            yield pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+@dataclass(slots=True)
+class Engine:
+    """One life of a driver's engine. `run` is Spark's micro-batch loop."""
+
+    logs: EngineLogs
+    source: Source
+    clock: Clock
+    run_name: str = "run"
+    partitions: Callable[[int], int] = lambda epoch: 2
+    keep_entries: int | None = None
+    rows_in_a_batch: int = 1000
+    _computations: int = 0
+
+    def resume(self) -> tuple[int, bool]:
+        """The epoch to run next, and whether it has a barrier already. Lower epochs are never looked at again."""
+        latest = self.logs.planned()
+        if latest >= 0 and not self.logs.is_committed(latest):
+            return latest, True
+        return latest + 1, False
+
+    def run(
+        self,
+        foreach_batch: Callable[[Batch], None],
+        *,
+        on_progress: Callable[[int], None] = lambda epoch: None,
+        until: int | None = None,
+    ) -> int:
+        """Run epochs until the source is drained (or past `until`); the last epoch that was run, -1 for none."""
+        epoch, planned = self.resume()
+        last = -1
+        while epoch < len(self.source.ends) and (until is None or epoch <= until):
+            if not planned:
+                self._plan(epoch)
+            foreach_batch(self._compute(epoch))
+            self._commit(epoch)
+            on_progress(epoch)
+            last, epoch, planned = epoch, epoch + 1, False
+        return last
+
+    def _plan(self, epoch: int) -> None:
+        if self.logs.is_planned(epoch):
+            raise ConcurrentUpdate(f"offsets/{epoch} exists")
+        self.logs.plan(epoch, offsets_entry(self.source.ends[epoch], at=self.clock.now()))
+
+    def _commit(self, epoch: int) -> None:
+        if self.logs.is_committed(epoch):
+            raise ConcurrentUpdate(f"commits/{epoch} exists")
+        self.logs.commit(epoch, COMMITS_ENTRY)
+        if self.keep_entries is not None:
+            self.logs.purge(epoch + 1 - self.keep_entries)
+
+    def _compute(self, epoch: int) -> Batch:
+        self._computations += 1
+        return Batch(
+            epoch=epoch,
+            slots=self.partitions(epoch),
+            version=f"{self.run_name}.{self._computations}",
+            ids=self.source.rows_of(epoch),
+            keys=self.source.keys,
+            rows_in_a_batch=self.rows_in_a_batch,
+        )

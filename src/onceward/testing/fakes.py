@@ -1,0 +1,319 @@
+"""The outside world in memory: storage, clock, and a target with one sink of each template.
+
+Nothing here forgets when a driver crashes. Each is held to its contract by the same suite as the real ones.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, BinaryIO, ClassVar
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+from onceward.contracts import (
+    AlreadyCommitted,
+    CheckpointCommitter,
+    Committed,
+    Handle,
+    Lost,
+    Outcome,
+    Receipt,
+    SlotContext,
+    SlotValues,
+    TransactionalWriteAheadSink,
+    TwoPhaseCommitSink,
+    WriteAheadSink,
+)
+from onceward.errors import StorageFailed
+from onceward.identity import JobIdentity, SinkName, TransactionName
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """A clock that only its owner moves. `pause` lets the time pass at once."""
+
+    wall: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    seconds: float = 0.0
+
+    def now(self) -> datetime:
+        """Wall-clock time, as last set."""
+        return self.wall
+
+    def monotonic(self) -> float:
+        """Seconds that have been let pass."""
+        return self.seconds
+
+    def pause(self, seconds: float) -> None:
+        """Pass that much time without waiting."""
+        self.seconds += seconds
+        self.wall += timedelta(seconds=seconds)
+
+    def jump(self, seconds: float) -> None:
+        """Move the wall clock alone, forwards or backwards, as a correction of the time does."""
+        self.wall += timedelta(seconds=seconds)
+
+
+class _MemoryFile(io.BytesIO):
+    """A stream whose content is seen in the storage as it grows, the way a torn file is after a crash."""
+
+    def __init__(self, files: dict[str, bytes], path: str) -> None:
+        super().__init__()
+        self._files, self._path = files, path
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        if self._path in self._files:
+            self._files[self._path] = self.getvalue()
+        return written
+
+
+@dataclass(slots=True)
+class MemoryStorage:
+    """`Storage` in a dictionary."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """See `Storage.create`."""
+        if path in self.files:
+            return False
+        self.files[path] = bytes(data)
+        return True
+
+    def read(self, path: str) -> bytes | None:
+        """See `Storage.read`."""
+        return self.files.get(path)
+
+    def names(self, folder: str) -> list[str]:
+        """See `Storage.names`."""
+        prefix = f"{folder}/" if folder else ""
+        start = len(prefix)
+        return list({path[start:].partition("/")[0]: None for path in self.files if path.startswith(prefix)})
+
+    def open_new(self, path: str) -> BinaryIO:
+        """See `Storage.open_new`."""
+        if path in self.files:
+            raise StorageFailed(f"cannot write {path}: it exists")
+        self.files[path] = b""
+        return _MemoryFile(self.files, path)
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`."""
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return io.BytesIO(self.files[path])
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`."""
+        for name in [name for name in self.files if name == path or name.startswith(f"{path}/")]:
+            del self.files[name]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A transaction in the target: open while `receipt` is None, then durable and invisible."""
+
+    rows: list[Row] = field(default_factory=list)
+    receipt: Receipt | None = None
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class MemoryTarget:
+    """A transactional database with one table. Pickled, it stays the same object: the outside world has no copies."""
+
+    rows: list[Row] = field(default_factory=list)
+    transactions: dict[str, Prepared] = field(default_factory=dict)
+    receipts: dict[tuple[object, ...], Receipt] = field(default_factory=dict)
+    watermarks: dict[tuple[JobIdentity, SinkName], int] = field(default_factory=dict)
+    sent: set[tuple[JobIdentity, SinkName, int, int]] = field(default_factory=set)
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        """Pickle a reference."""
+        _TARGETS[id(self)] = self
+        return _TARGETS.__getitem__, (id(self),)
+
+    def receipts_of(self, job: JobIdentity, sink: SinkName) -> list[Receipt]:
+        """This job's, of all generations."""
+        return [r for r in self.receipts.values() if (r.job, r.sink) == (job.name, sink)]
+
+    def is_below_watermark(self, job: JobIdentity, sink: SinkName, epoch: int) -> bool:
+        """Whether the epoch's receipts may have been pruned, so that their absence says nothing."""
+        return epoch <= self.watermarks.get((job, sink), -1)
+
+    def prune(self, job: JobIdentity, sink: SinkName, below: int) -> None:
+        """Raise the watermark and drop the receipts under it, in one transaction."""
+        self.watermarks[job, sink] = max(below - 1, self.watermarks.get((job, sink), -1))
+        mine = (job.name, job.generation, sink)
+        self.receipts = {
+            key: r
+            for key, r in self.receipts.items()
+            if (r.job, r.generation, r.sink) != mine or r.epoch > self.watermarks[job, sink]
+        }
+
+
+_TARGETS: WeakValueDictionary[int, MemoryTarget] = WeakValueDictionary()
+
+
+class FakeTwoPhaseSink(TwoPhaseCommitSink[tuple[SlotContext, Prepared]]):
+    """Prepared transactions, as PostgreSQL has them; an open one is listed too, as a hidden file would be."""
+
+    def __init__(self, target: MemoryTarget, *, name: str = "two-phase") -> None:
+        super().__init__(name=name)
+        self.target = target
+
+    def begin_transaction(self, context: SlotContext) -> tuple[SlotContext, Prepared]:
+        """See `TwoPhaseCommitSink`."""
+        transaction = self.target.transactions[str(context.transaction)] = Prepared()
+        return context, transaction
+
+    def invoke(self, transaction: tuple[SlotContext, Prepared], batch: pa.RecordBatch) -> None:
+        """See `TwoPhaseCommitSink`."""
+        transaction[1].rows.extend(batch.to_pylist())
+
+    def pre_commit(self, transaction: tuple[SlotContext, Prepared]) -> Handle:
+        """See `TwoPhaseCommitSink`."""
+        context, prepared = transaction
+        prepared.receipt = Receipt(
+            job=context.job.name,
+            generation=context.job.generation,
+            sink=self.name,
+            epoch=context.epoch,
+            slot=context.slot,
+            fingerprint=context.fingerprint,
+        )
+        return {"transaction": str(context.transaction), "job": context.job.name, "rows": len(prepared.rows)}
+
+    def commit(self, handle: Handle) -> Outcome:
+        """See `TwoPhaseCommitSink`."""
+        name = str(handle["transaction"])
+        prepared = self.target.transactions.get(name)
+        if prepared is not None and prepared.receipt is not None:
+            self.target.rows.extend(prepared.rows)
+            self.target.receipts[(name,)] = prepared.receipt
+            del self.target.transactions[name]
+            return Committed()
+        if (name,) in self.target.receipts or self._may_be_pruned(handle):
+            return AlreadyCommitted()
+        return Lost(f"transaction {name} is not in the target")
+
+    def abort(self, handle: Handle) -> None:
+        """See `TwoPhaseCommitSink`."""
+        self.target.transactions.pop(str(handle["transaction"]), None)
+
+    def discard(self, transaction: tuple[SlotContext, Prepared]) -> None:
+        """See `TwoPhaseCommitSink`."""
+        self.target.transactions.pop(str(transaction[0].transaction), None)
+
+    def pending(self, job: JobIdentity) -> Iterable[Handle]:
+        """See `TwoPhaseCommitSink`."""
+        for text in list(self.target.transactions):
+            name = TransactionName.parse(text)
+            if name is not None and name.belongs_to(job, self.name):
+                yield {"transaction": text, "job": job.name}
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """See `Sink`."""
+        return self.target.receipts_of(job, self.name)
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """See `Sink`."""
+        self.target.prune(job, self.name, below)
+
+    def _may_be_pruned(self, handle: Handle) -> bool:
+        name = TransactionName.parse(str(handle["transaction"]))
+        return name is not None and any(
+            name.belongs_to(job, sink) and name.epoch <= mark
+            for (job, sink), mark in self.target.watermarks.items()
+            if sink == self.name
+        )
+
+
+class FakeTransactionalSink(TransactionalWriteAheadSink):
+    """Rows and receipts in one transaction, all slots of an epoch at once."""
+
+    def __init__(self, target: MemoryTarget, *, name: str = "transactional") -> None:
+        super().__init__(name=name)
+        self.target = target
+
+    def send_transaction(
+        self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
+    ) -> bool:
+        """See `TransactionalWriteAheadSink`."""
+        rows: list[Row] = []
+        receipts: dict[tuple[object, ...], Receipt] = {}
+        for values in slots:
+            if values.receipt is not None:
+                key = (job, self.name, checkpoint_id, values.slot)
+                if key in self.target.receipts or self.target.is_below_watermark(job, self.name, checkpoint_id):
+                    continue
+                receipts[key] = values.receipt
+            for batch in values.read():
+                rows.extend(batch.to_pylist())
+        # The commit: one step, or none.
+        self.target.rows.extend(rows)
+        self.target.receipts.update(receipts)
+        return True
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """See `Sink`."""
+        return self.target.receipts_of(job, self.name)
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """See `Sink`."""
+        self.target.prune(job, self.name, below)
+
+
+class FakeSlotwiseSink(FakeTransactionalSink):
+    """The same, one transaction a slot, as Kafka and Redis do it."""
+
+    epoch_at_once: ClassVar[bool] = False
+
+
+class MemoryCommitter(CheckpointCommitter):
+    """Remembers slots in the target's memory, beside the rows and not together with them."""
+
+    def __init__(self, target: MemoryTarget) -> None:
+        self.target = target
+        self._whose: tuple[JobIdentity, SinkName] | None = None
+
+    def open(self, job: JobIdentity, sink: SinkName) -> None:
+        """See `CheckpointCommitter`."""
+        self._whose = (job, sink)
+
+    def is_checkpoint_committed(self, slot: int, checkpoint_id: int) -> bool:
+        """See `CheckpointCommitter`."""
+        return self._key(slot, checkpoint_id) in self.target.sent
+
+    def commit_checkpoint(self, slot: int, checkpoint_id: int) -> None:
+        """See `CheckpointCommitter`."""
+        self.target.sent.add(self._key(slot, checkpoint_id))
+
+    def forget(self, below: int) -> None:
+        """See `CheckpointCommitter`."""
+        mine = self._key(0, 0)[:2]
+        self.target.sent = {key for key in self.target.sent if key[:2] != mine or key[2] >= below}
+
+    def _key(self, slot: int, epoch: int) -> tuple[JobIdentity, SinkName, int, int]:
+        assert self._whose is not None, "open() comes first"
+        return (*self._whose, epoch, slot)
+
+
+class FakeWriteAheadSink(WriteAheadSink):
+    """A plain target: rows appear batch by batch, and the committer is told afterwards."""
+
+    def __init__(self, target: MemoryTarget, *, name: str = "plain", committer: bool = True) -> None:
+        super().__init__(name=name)
+        self.target = target
+        self.committer = MemoryCommitter(target) if committer else None
+
+    def send_values(self, values: Iterator[pa.RecordBatch], checkpoint_id: int, timestamp: datetime) -> bool:
+        """See `WriteAheadSink`."""
+        for batch in values:
+            self.target.rows.extend(batch.to_pylist())
+        return True

@@ -1,0 +1,293 @@
+"""The real protocol over the fake engine: run, crash, restart, until the source is drained. Milliseconds, no JVM.
+
+::
+
+    target = MemoryTarget()
+    harness = Harness(Outlet(FakeTwoPhaseSink(target), lambda: target.rows), source=Source(ends=(4, 8)))
+    harness.life(CrashAt(17))      # a driver that dies at point 17
+    harness.drain()                # fresh drivers until everything is delivered
+    assert harness.problems() == []
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from onceward.contracts import AnySink, Clock, Guarantee, Hooks, Storage, TwoPhaseCommitSink
+from onceward.epoch import Coordinator, EpochOrder, Ground, Publisher, PublishLimits, SlotAck, stage_slot
+from onceward.errors import OncewardError
+from onceward.identity import JobName
+from onceward.manifest import IdentityFile
+from onceward.recovery import Accept, Plan, open_checkpoint
+from onceward.testing.audit import Audit, audit
+from onceward.testing.engine import Batch, ConcurrentUpdate, Engine, EngineLogs, MemoryLogs, Source
+from onceward.testing.fakes import ManualClock, MemoryStorage, Row
+from onceward.testing.faults import Crash, Faults, TargetError, shown
+from onceward.testing.wrappers import FaultyLogs, FaultyStorage, with_faults
+from onceward.wal import Shelf
+
+_ATTEMPTS_OF_A_TASK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """A sink, and the way to read its target as any other reader would. `ordered`: the target keeps an order."""
+
+    sink: AnySink
+    read: Callable[[], Sequence[Row]]
+    ordered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The driver drained the source, published everything, and reported success."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """The driver died."""
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The driver stopped with an error."""
+
+    error: Exception
+
+
+Ending = Finished | Crashed | Failed
+
+
+@dataclass(slots=True)
+class Conduct:
+    """How tasks and publisher behave in one life; every answer may be drawn from a seed.
+
+    `lost_attempts` says how many attempts of a slot are staged whole and then thrown away before the one that counts;
+    `leaves_zombie` whether another attempt lives on and writes when `Harness.zombies` is let loose; `publishes` whether
+    the publisher runs after this decision (if not, a later one, or the end of the life, publishes both); `interrupts`
+    is called between the tasks of an epoch.
+    """
+
+    lost_attempts: Callable[[int, int], int] = lambda epoch, slot: 0
+    leaves_zombie: Callable[[int, int], bool] = lambda epoch, slot: False
+    publishes: Callable[[int], bool] = lambda epoch: True
+    interrupts: Callable[[Publisher], None] = lambda publisher: None
+    partitions: Callable[[int], int] = lambda epoch: 2
+    hooks: Hooks = field(default_factory=Hooks)
+    accepted: frozenset[Accept] = frozenset()
+
+
+class Harness:
+    """What survives every crash (checkpoint, targets, clock, stray tasks), and the drivers that come and go."""
+
+    def __init__(
+        self,
+        *outlets: Outlet,
+        source: Source,
+        storage: Storage | None = None,
+        logs: EngineLogs | None = None,
+        clock: Clock | None = None,
+        name: str = "job",
+        place: str = "here",
+        guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+        limits: PublishLimits | None = None,
+        rows_in_a_batch: int = 1000,
+        keep_entries: int | None = None,
+    ) -> None:
+        self.outlets = outlets
+        self.source = source
+        self.storage: Storage = storage if storage is not None else MemoryStorage()
+        self.logs: EngineLogs = logs if logs is not None else MemoryLogs()
+        self.clock: Clock = clock if clock is not None else ManualClock()
+        self.name = JobName(name)
+        self.place = place
+        self.guarantee = guarantee
+        self.limits = limits or PublishLimits(deadline_s=2.0)
+        self.rows_in_a_batch = rows_in_a_batch
+        self.keep_entries = keep_entries
+        self.zombies: list[Callable[[], object]] = []
+        self.trace: list[str] = []
+        self.plans: list[Plan] = []
+        self._lives = 0
+
+    @property
+    def sinks(self) -> tuple[AnySink, ...]:
+        """The job's sinks, without faults."""
+        return tuple(outlet.sink for outlet in self.outlets)
+
+    def life(
+        self, faults: Faults | None = None, conduct: Conduct | None = None, *, until: int | None = None
+    ) -> Ending:
+        """One driver from start to end. It stops by itself when the source is drained, or past epoch `until`."""
+        faults, conduct = faults or Faults(), conduct or Conduct()
+        self._lives += 1
+        name = f"life-{self._lives}"
+        ending: Ending
+        try:
+            self._live(name, faults, conduct, until)
+            ending = Finished()
+        except Crash as crash:
+            ending = Crashed(str(crash))
+        except (OncewardError, ConcurrentUpdate, TargetError) as error:
+            ending = Failed(error)
+        self.trace += [f"{name}:", *(f"  {line}" for line in faults.trace), f"  {ending}"]
+        return ending
+
+    def drain(self, conduct: Conduct | None = None) -> None:
+        """A driver that is left alone must finish, whatever happened before it."""
+        ending = self.life(None, conduct)
+        if not isinstance(ending, Finished):
+            raise AssertionError(f"a driver without any fault ended with {ending}\n{shown(self.trace)}")
+
+    def release_zombies(self) -> None:
+        """Let every stray task attempt write now; what happens to it is nobody's concern."""
+        waiting, self.zombies = self.zombies, []
+        for zombie in waiting:
+            try:
+                zombie()
+            except Exception as error:
+                self.trace.append(f"zombie: {error!r}")
+            else:
+                self.trace.append("zombie wrote")
+
+    def audits(self) -> dict[str, Audit]:
+        """What each target has, against the source."""
+        return {
+            str(outlet.sink.name): audit(outlet.read(), self.source.ids(), ordered=outlet.ordered)
+            for outlet in self.outlets
+        }
+
+    def problems(self) -> list[str]:
+        """Everything that contradicts what the job and its sinks promise; empty when all is well."""
+        found = []
+        for outlet, result in zip(self.outlets, self.audits().values(), strict=True):
+            wanted = self.guarantee if self.guarantee is not Guarantee.EXACTLY_ONCE else outlet.sink.guarantee
+            kept = {
+                Guarantee.EXACTLY_ONCE: result.exactly_once,
+                Guarantee.AT_LEAST_ONCE: result.at_least_once,
+                Guarantee.AT_MOST_ONCE: result.at_most_once,
+            }[wanted]
+            if not kept:
+                found.append(f"{outlet.sink.name}: {result}")
+        return found + self._versions_apart() + self.leftovers()
+
+    def leftovers(self) -> list[str]:
+        """What a job that is done must not leave behind: transactions, segments, manifests."""
+        record = IdentityFile(self.storage).read()
+        if record is None:
+            return []
+        found = [
+            f"{sink.name}: transaction {handle.get('transaction')} is still pending"
+            for sink in self.sinks
+            if isinstance(sink, TwoPhaseCommitSink)
+            for handle in sink.pending(record.identity)
+        ]
+        found += [f"segment {h['segment']} is still there" for h in Shelf(self.storage).pending(record.identity)]
+        return found + [f"manifests/{name} is still there" for name in self.storage.names("manifests")]
+
+    def _versions_apart(self) -> list[str]:
+        """Sinks with an exact guarantee must show one and the same computation of an epoch."""
+        exact = [o for o in self.outlets if o.sink.guarantee is Guarantee.EXACTLY_ONCE]
+        if len(exact) < 2 or self.guarantee is not Guarantee.EXACTLY_ONCE:
+            return []
+        versions: defaultdict[int, set[str]] = defaultdict(set)
+        for outlet in exact:
+            for row in outlet.read():
+                versions[row["epoch"]].add(row["version"])
+        return [f"epoch {n} differs between sinks: {sorted(v)}" for n, v in versions.items() if len(v) > 1]
+
+    def _live(self, name: str, faults: Faults, conduct: Conduct, until: int | None) -> None:
+        logs = FaultyLogs(self.logs, faults)
+        opened = open_checkpoint(
+            name=self.name,
+            sinks=tuple(with_faults(sink, faults) for sink in self.sinks),
+            guarantee=self.guarantee,
+            storage=FaultyStorage(self.storage, faults),
+            decisions=logs,
+            place=self.place,
+            clock=self.clock,
+            hooks=conduct.hooks,
+            accepted=conduct.accepted,
+            limits=self.limits,
+            tell=self.plans.append,
+        )
+        driver = _Driver(self, opened.ground, opened.coordinator, Publisher(opened.ground, self.limits), conduct)
+        engine = Engine(
+            logs=logs,
+            source=self.source,
+            clock=self.clock,
+            run_name=name,
+            partitions=conduct.partitions,
+            keep_entries=self.keep_entries,
+            rows_in_a_batch=self.rows_in_a_batch,
+        )
+        engine.run(driver.foreach_batch, on_progress=driver.on_progress, until=until)
+        driver.finish()
+
+
+@dataclass(slots=True)
+class _Driver:
+    """What onceward's bridge does for Spark, for the fake engine."""
+
+    harness: Harness
+    ground: Ground
+    coordinator: Coordinator
+    publisher: Publisher
+    conduct: Conduct
+    _attempts: int = 0
+
+    def foreach_batch(self, batch: Batch) -> None:
+        order = self.coordinator.begin(batch.epoch)
+        if order is None:
+            return
+        acks = []
+        for slot in range(batch.slots):
+            acks.append(self._run_task(order, batch, slot))
+            self.conduct.interrupts(self.publisher)
+        if self.ground.guarantee is Guarantee.EXACTLY_ONCE:
+            self.coordinator.pre_commit(order, acks)
+            return
+        manifest = self.coordinator.manifest(order, acks, straight=True)
+        for sink in self.ground.sinks:
+            self.publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+
+    def on_progress(self, epoch: int) -> None:
+        if self.conduct.publishes(epoch):
+            self.publisher.publish_decided()
+
+    def finish(self) -> None:
+        """Success is reported only when everything decided, by whomever, is settled."""
+        while self.publisher.publish_decided() < self.ground.decisions.decided():
+            pass
+        self.publisher.sweep()
+
+    def _run_task(self, order: EpochOrder, batch: Batch, slot: int) -> SlotAck:
+        """Stage one slot as Spark does: lost attempts, stray attempts, and attempts again after a failure."""
+        for _ in range(self.conduct.lost_attempts(batch.epoch, slot)):
+            self._attempt(order, batch, slot)
+        if self.conduct.leaves_zombie(batch.epoch, slot):
+            self._leave_zombie(order, batch, slot)
+        for left in range(_ATTEMPTS_OF_A_TASK - 1, -1, -1):
+            try:
+                return self._attempt(order, batch, slot)
+            except (OncewardError, TargetError):
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _attempt(self, order: EpochOrder, batch: Batch, slot: int) -> SlotAck:
+        self._attempts += 1
+        ack = stage_slot(order, slot=slot, attempt=self._attempts, batches=batch.slot(slot, self._attempts))
+        return SlotAck.from_json(ack.to_json())
+
+    def _leave_zombie(self, order: EpochOrder, batch: Batch, slot: int) -> None:
+        """It runs on an executor, so the driver's death is not its own."""
+        self._attempts += 1
+        stray = replace(order, sinks=self.harness.sinks, storage=self.harness.storage)
+        batches = list(batch.slot(slot, self._attempts))
+        self.harness.zombies.append(partial(stage_slot, stray, slot=slot, attempt=self._attempts, batches=batches))

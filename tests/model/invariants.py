@@ -1,0 +1,39 @@
+"""What must never happen. Each function hands back the world, with `broken` set if it has just happened."""
+
+from .world import Bounds, Row, Staged, World, called
+
+
+def show(w: World, s: Staged, *, receipt: bool) -> World:
+    """Rows become visible, with their receipt: after the decision, once, of one version, and in order."""
+    row = Row(s.slot, s.epoch, s.run, s.attempt, w.fingerprints[s.epoch])
+    same = [r for r in w.visible if r.epoch == s.epoch]
+    broken = w.broken
+    if s.epoch not in w.decided:
+        broken = f"epoch {s.epoch} is visible before its decision"
+    elif any(r.slot == s.slot for r in same):
+        broken = f"the {s.slot} of epoch {s.epoch} is visible twice"
+    elif any(r.run != s.run for r in same):
+        broken = f"two versions of epoch {s.epoch} are mixed"
+    elif any(r.epoch > s.epoch for r in w.visible):
+        broken = f"epoch {s.epoch} is visible after a later one"
+    receipts = w.receipts | {row} if receipt else w.receipts
+    return w._replace(visible=w.visible | {row}, receipts=receipts, broken=broken)
+
+
+def after_stop(w: World, why: str, n: int) -> World:
+    """A run ends by itself. EpochLost and Refused need their cause, and a run left alone gets through."""
+    excused = {"Success": True, "EpochLost": n in w.excused, "Refused": any(w.fingerprints)}
+    if excused.get(why, w.runs >= 0):
+        return w
+    return w._replace(broken=f"{why} of epoch {n} without a cause")
+
+
+def after_success(w: World, bounds: Bounds, leaked: set[Staged]) -> World:
+    """The last run on a checkpoint that reports success leaves no epoch out, and nothing that is never reaped."""
+    if any(d.run for d in w.drivers):
+        return w
+    for n in range(bounds.epochs):
+        for slot in bounds.slots(n):
+            if not any((r.slot, r.epoch, r.fingerprint) == (slot, n, w.fingerprints[n]) for r in w.visible):
+                return w._replace(broken=f"success, but the {slot} of epoch {n} is not visible: silent loss")
+    return w._replace(broken=f"success, but nobody will ever reap {called(leaked)}") if leaked else w

@@ -1,0 +1,105 @@
+"""The protocol holds within its bounds, and each of its rules is needed: taken away, it brings a violation back."""
+
+import pytest
+
+from .explore import explore
+from .protocol import Protocol
+from .rules import Rule
+from .world import Bounds
+
+# Each entry widens what one adversary may do, so that together they cover every fault at a price a laptop pays.
+HOLDS = {
+    "two drivers, two epochs": Bounds(epochs=2, crashes=0),
+    "two drivers, crashes, a forgotten decision": Bounds(epochs=1, runs=3, crashes=2, forgets=1),
+    "two drivers, pruning": Bounds(epochs=1, runs=2, crashes=1, forgets=1, prunes=1),
+    "two drivers, a lost attempt": Bounds(epochs=1, delays=1),
+    "one driver, every fault": Bounds(drivers=1, forgets=1, prunes=1, delays=1, reaps=1),
+    "one driver, a lost barrier": Bounds(drivers=1, runs=3, crashes=2, forgets=1, unlogs=1, prunes=1),
+    "one driver, a replaced checkpoint": Bounds(drivers=1, runs=3, crashes=2, rollbacks=1, prunes=1),
+    "an empty epoch": Bounds(empty=frozenset({0}), drivers=1, runs=3, crashes=2, forgets=1),
+}
+ONE_DRIVER = Bounds(epochs=1, drivers=1)
+TWO_DRIVERS = Bounds(epochs=1)
+
+# The narrowest bounds that show what each rule is for.
+NEEDED = {
+    Rule.DECISION_FIRST: ONE_DRIVER,
+    Rule.OFFSETS_DECIDE: Bounds(drivers=1, forgets=1),
+    Rule.IN_ORDER: Bounds(drivers=1),
+    Rule.RECEIPT: ONE_DRIVER,
+    Rule.NAMED_ONLY: Bounds(epochs=1, drivers=1, delays=1),
+    Rule.EMPTY_MANIFEST: Bounds(epochs=1, drivers=1, empty=frozenset({0})),
+    Rule.MANIFEST_ONCE: TWO_DRIVERS,
+    Rule.MARKER_FIRST: ONE_DRIVER,
+    Rule.LOOK_AGAIN: TWO_DRIVERS,
+    Rule.SETTLED_LAST: TWO_DRIVERS,
+    Rule.PRUNE_MARK: Bounds(epochs=1, prunes=1),
+    Rule.TAKE_OVER: TWO_DRIVERS,
+    Rule.RESERVE: TWO_DRIVERS,
+    Rule.REREAD: TWO_DRIVERS,
+    Rule.FATE_ONCE: TWO_DRIVERS,
+    Rule.ABORT_LAST: TWO_DRIVERS,
+    Rule.ABORT_LOWER: Bounds(epochs=1, runs=3, crashes=0),
+    Rule.REFUSE: TWO_DRIVERS,
+    Rule.VOID_LOWER: TWO_DRIVERS,
+    Rule.CHECK_AFTER: TWO_DRIVERS,
+    Rule.FORGOTTEN: Bounds(epochs=1, drivers=1, forgets=1),
+    Rule.EMPTY_PASS: Bounds(epochs=1, drivers=1, forgets=1),
+    Rule.FINGERPRINT: Bounds(epochs=1, drivers=1, rollbacks=1),
+    Rule.MARKER_PRINT: Bounds(epochs=1, drivers=1, crashes=2, forgets=1, unlogs=1, prunes=1),
+    Rule.UNLOGGED: Bounds(epochs=1, drivers=1, runs=1, unlogs=1),
+    Rule.FIRST_SURVEY: Bounds(epochs=1, drivers=1, rollbacks=1),
+    Rule.LAST_SURVEY: TWO_DRIVERS,
+    Rule.REAP_MANIFEST: Bounds(epochs=1, crashes=0, reaps=1),
+}
+
+# Rules that stand behind another one: alone their absence is harmless, and they matter once that one is gone too.
+BACKED_UP = {
+    Rule.REAP_ORDER: (Rule.REAP_MANIFEST, Bounds(epochs=1, drivers=1, reaps=1)),
+    Rule.REAP_DECIDED: (Rule.REAP_MANIFEST, Bounds(epochs=1, drivers=1, reaps=1)),
+}
+# Rules that only save work or keep names apart: within these bounds nothing breaks without them.
+COURTESY = {
+    Rule.CHECK_BEFORE: TWO_DRIVERS,
+    Rule.OWN_NUMBER: TWO_DRIVERS,
+}
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_the_protocol_keeps_every_invariant(name: str) -> None:
+    result = explore(Protocol(HOLDS[name]))
+    print(f"{name}: {result}")
+    assert not result.violation, str(result)
+
+
+@pytest.mark.parametrize("rule", NEEDED, ids=lambda rule: rule.name)
+def test_a_rule_taken_away_brings_a_violation_back(rule: Rule) -> None:
+    result = explore(Protocol(NEEDED[rule], frozenset({rule})))
+    print(f"without {rule.name} ({rule}): {result}")
+    assert result.violation, f"{result}: nothing needs the rule {rule.name}"
+
+
+@pytest.mark.parametrize("rule", NEEDED, ids=lambda rule: rule.name)
+def test_the_bounds_of_an_ablation_hold_with_the_rule(rule: Rule) -> None:
+    result = explore(Protocol(NEEDED[rule]))
+    assert not result.violation, str(result)
+
+
+@pytest.mark.parametrize("rule", BACKED_UP, ids=lambda rule: rule.name)
+def test_a_backed_up_rule_matters_once_its_backing_is_gone(rule: Rule) -> None:
+    backing, bounds = BACKED_UP[rule]
+    assert not explore(Protocol(bounds, frozenset({rule}))).violation
+    assert not explore(Protocol(bounds, frozenset({backing}))).violation
+    result = explore(Protocol(bounds, frozenset({rule, backing})))
+    print(f"without {rule.name} and {backing.name}: {result}")
+    assert result.violation
+
+
+@pytest.mark.parametrize("rule", COURTESY, ids=lambda rule: rule.name)
+def test_a_courtesy_is_not_what_keeps_the_protocol_safe(rule: Rule) -> None:
+    result = explore(Protocol(COURTESY[rule], frozenset({rule})))
+    assert not result.violation, str(result)
+
+
+def test_every_rule_has_its_ablation() -> None:
+    assert NEEDED.keys() | BACKED_UP.keys() | COURTESY.keys() == set(Rule)
