@@ -10,6 +10,7 @@ import hashlib
 import re
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NewType, Self
 
 from onceward.errors import ConfigurationError
@@ -33,6 +34,7 @@ def _token(bits: bytes, length: int) -> str:
     return "".join(_ALPHABET[(number >> shift) & 31] for shift in range((length - 1) * 5, -5, -5))
 
 
+@lru_cache(maxsize=1024)
 def digest(text: str, length: int) -> str:
     """A stable short name for `text`."""
     return _token(hashlib.sha256(text.encode()).digest(), length)

@@ -20,7 +20,7 @@ def faults(bounds: Bounds, w: World) -> Iterator[Step]:
 def start(bounds: Bounds, w: World) -> Iterator[Step]:
     """Start another run, too early or not. The last one of all starts alone, and nothing disturbs it."""
     alone = not any(d.run for d in w.drivers)
-    if Driver() in w.drivers and (w.runs > 0 or (w.runs == 0 and alone)):
+    if Driver() in w.drivers and (alone or (w.runs > 0 and w.offsets >= bounds.rivals_need)) and w.runs >= 0:
         run = bounds.runs - w.runs + 1
         yield put(w._replace(runs=w.runs - 1), Driver(), Driver(run, "survey"), f"run {run} starts")
 

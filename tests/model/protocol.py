@@ -6,7 +6,8 @@ Actors
     target     two slots an epoch, each published by its own target transaction: `TXN`, a prepared transaction
                (two-phase sink), and `WAL`, a write-ahead segment.
     adversary  crashes drivers at any step (recovery included), starts a second driver too early, delays task attempts
-               until long after their run died, forgets `commits/N`, replaces the checkpoint by an older one.
+               until long after their run died, forgets `commits/N` or `offsets/N` while all drivers are down,
+               replaces the checkpoint by an older one.
 
 A run computes an epoch anew, so its rows are a new *version* (`rand()`): the version is the run's number.
 Every function below that starts with `engine_`, `publisher_` or `reaper_` is one atomic step: one read, or one durable
@@ -113,15 +114,16 @@ class Protocol:
     # ---------------------------------------------------------------- engine: recovery
 
     def engine_survey(self, w: World, d: Driver) -> Steps:
-        """Read the log. What is decided is the publisher's: wait for it. The first undecided epoch is ours."""
+        """Read the log. What is decided is the publisher's: wait for it. What is begun and undecided is ours."""
         n = w.settled + 1
         if n <= self.decided_up_to(w):
             return
+        n = max([n, *(r.epoch + 1 for r in d.taken)])
         begun = self.has(Rule.UNLOGGED) and any(f.epoch == n for f in w.manifests | w.registers)
         if n <= w.offsets or begun:
             yield put(w, d, d._replace(engine="plan", epoch=n, takeover=0), f"surveys: epoch {n} is undecided")
         else:
-            yield put(w, d, d._replace(engine="start", epoch=-1), "surveys: no epoch to recover")
+            yield put(w, d, d._replace(engine="start", epoch=-1, takeover=0), "surveys: no epoch to recover")
 
     def engine_plan(self, w: World, d: Driver) -> Steps:
         """Read watermark and receipts, after the log: an epoch decided meanwhile shows here or at the re-read."""
@@ -129,8 +131,8 @@ class Protocol:
         if self.foreign(w, n):
             yield self._stop(w, d, "Refused", n)
         elif n <= w.settled:
-            start = d._replace(engine="start", replayed=n)
-            yield put(w, d, start, f"finds epoch {n} settled though undecided")
+            again = d._replace(engine="survey", epoch=-1, replayed=n)
+            yield put(w, d, again, f"finds epoch {n} settled though undecided")
         elif self.proven(w, n):
             if d.publisher == "idle":
                 publish = d._replace(publisher="fates", publishing=n)
@@ -164,18 +166,20 @@ class Protocol:
         if self.has(Rule.FATE_ONCE) and Register(n, t, Fate.REFUSED) in w.registers:
             yield put(w, d, d._replace(engine="survey", epoch=-1, takeover=0), f"finds {n}.{t} refused")
             return
+        mine = Register(n, t, Fate.TAKEN)
         others = frozenset(r for r in w.registers if (r.epoch, r.takeover) != (n, t))
         zombie = any(x.engine in ("commit_check", "commit_write") and x.epoch == n for x in w.drivers)
         excused = w.excused | {n} if zombie or n in w.commits else w.excused
-        w = w._replace(registers=others | {Register(n, t, Fate.TAKEN)}, excused=excused)
-        after = d._replace(engine="abort" if self.has(Rule.ABORT_LAST) else "start")
+        w = w._replace(registers=others | {mine}, excused=excused)
+        after = d._replace(engine="abort" if self.has(Rule.ABORT_LAST) else "survey", taken=d.taken | {mine})
         yield put(w, d, after, f"creates fate {n}.{t} = taken")
 
     def engine_abort(self, w: World, d: Driver) -> Steps:
         n, t = d.epoch, d.takeover
         every = not (self.has(Rule.ABORT_LOWER) and self.has(Rule.TAKE_OVER))
         gone = {s for s in w.staged if s.epoch == n and (s.takeover < t or every)}
-        after = d._replace(engine="start" if self.has(Rule.ABORT_LAST) else "fate")
+        following = "survey" if self.has(Rule.TAKE_OVER) else "start"
+        after = d._replace(engine=following if self.has(Rule.ABORT_LAST) else "fate")
         yield put(w._replace(staged=w.staged - gone), d, after, f"aborts {called(gone)}")
 
     # ---------------------------------------------------------------- engine: Spark's loop
@@ -193,7 +197,7 @@ class Protocol:
         if n >= self.bounds.epochs:
             after = d._replace(engine="finish", latest=-1, epoch=-1, takeover=0)
             return put(w, d, after, f"{why}: no data left")
-        t = d.takeover if n == d.epoch else 0
+        t = next((r.takeover for r in d.taken if r.epoch == n), 0)
         after = d._replace(engine="enter" if again else "offset_check", latest=-1, epoch=n, takeover=t)
         return put(w, d, after, f"{why} at epoch {n}")
 
@@ -229,14 +233,15 @@ class Protocol:
             yield put(w, d, d._replace(engine="commit_check"), f"stages nothing for epoch {n}")
             return
         staged = w.staged | {Staged(s, n, t, run, 0) for s in self.bounds.slots(n)}
-        yield put(w._replace(staged=staged), d, d._replace(engine="check_before"), f"stages epoch {n} as {n}.{t}")
+        after = d._replace(engine="check_before" if self.has(Rule.CHECK_BEFORE) else "manifest")
+        yield put(w._replace(staged=staged), d, after, f"stages epoch {n} as {n}.{t}")
         straggler = Staged(Slot.TXN, n, t, run, 1)
         if w.delays and straggler not in w.late | w.staged:
             lost = w._replace(late=w.late | {straggler}, delays=w.delays - 1)
             yield put(lost, d, d, f"loses sight of a task attempt at epoch {n}")
 
     def engine_check_before(self, w: World, d: Driver) -> Steps:
-        if self.has(Rule.CHECK_BEFORE) and self.overtaken(w, d):
+        if self.overtaken(w, d):
             yield self._stop(w, d, "Fenced", d.epoch)
         else:
             yield put(w, d, d._replace(engine="manifest"), f"sees no takeover above {d.epoch}.{d.takeover}")

@@ -32,7 +32,7 @@ class Rule(StrEnum):
     EMPTY_PASS = "an epoch that is published already is consumed and stages nothing"
     FINGERPRINT = "receipts with another fingerprint mean another checkpoint: refuse"
     MARKER_PRINT = "the settled marker carries the fingerprint too, for receipts may be pruned"
-    UNLOGGED = "an epoch with a manifest or a takeover is taken over even when its offsets entry is gone"
+    UNLOGGED = "every undecided epoch with a manifest or a fate is taken over, even without its offsets entry"
     FIRST_SURVEY = "survey again at the first foreachBatch of a run"
     LAST_SURVEY = "survey again before success is reported"
     REAP_ORDER = "the reaper lists, then reads the log, then the manifest"

@@ -56,6 +56,7 @@ class Driver(NamedTuple):
     engine: str = ""
     epoch: int = -1
     takeover: int = 0
+    taken: frozenset[Register] = frozenset()  # what recovery took over; kept for the whole run
     latest: int = -1  # the highest offsets entry that Spark read when it started
     surveyed: bool = False  # the first foreachBatch of this run has looked again
     replayed: int = -1  # the epoch that recovery found published though undecided
@@ -118,6 +119,7 @@ class Bounds(NamedTuple):
     reaps: int = 0
     empty: frozenset[int] = frozenset()
     forget_while_running: bool = False
+    rivals_need: int = -1  # a run starts beside a living one only once this offsets entry is there
 
     def slots(self, n: int) -> tuple[Slot, ...]:
         return () if n in self.empty else (Slot.TXN, Slot.WAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -18,6 +19,8 @@ def demo(
     """Count page views per app into SQLite and Parquet while the driver is killed again and again."""
     from onceward.demo import play
 
+    # So that the driver is ended with us, whichever way we are told to end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     result = play(kills=kills, seed=seed, folder=keep, quiet=json)
     if json:
         show_json(result)

@@ -86,6 +86,14 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
         again.
         """
 
+    def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """Driver: `commit` for all slots of an epoch, in their order; repeated as a whole if one did not succeed.
+
+        Override it where the target takes them together at less cost. A crash may still leave some committed and
+        others not.
+        """
+        return [self.commit(handle) for handle in handles]
+
     @abstractmethod
     def abort(self, handle: Handle) -> None:
         """Driver, any number of times, also when nothing is left: remove what was staged. Never what was committed."""

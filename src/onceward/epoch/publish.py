@@ -34,6 +34,7 @@ from onceward.epoch.reap import abort_all, orphans
 from onceward.epoch.takeover import settle_fates
 from onceward.errors import (
     CheckpointRolledBack,
+    DamagedFile,
     EpochLost,
     OncewardError,
     OutputLost,
@@ -80,6 +81,10 @@ class Publisher:
     def _publish_epoch(self, epoch: int) -> None:
         notify(self._ground.hooks.on_decision, epoch)
         manifest = self._ground.register.manifest(epoch, settle_fates(self._ground, epoch))
+        if self._ground.watermark() >= epoch:
+            # Another driver settled it since we last looked. That frees the names of its files, so the manifest just
+            # read may be that of a driver which woke up too late: nothing of it may be published.
+            return
         if manifest is None:
             self._settle_without_manifest(epoch)
             return
@@ -94,6 +99,17 @@ class Publisher:
 
     def publish_manifest(self, manifest: Manifest) -> None:
         """Publish what a manifest names, settle it, and tell."""
+        try:
+            self._deliver_all(manifest)
+        except (DamagedFile, OutputLost):
+            # What is missing may have been removed by another driver, who published it and settled the epoch.
+            if self._ground.watermark() >= manifest.epoch:
+                return
+            raise
+        self._settle(manifest)
+        notify(self._ground.hooks.on_publish, manifest.epoch)
+
+    def _deliver_all(self, manifest: Manifest) -> None:
         for name, entry in manifest.sinks.items():
             if not entry.slots:
                 continue
@@ -106,15 +122,13 @@ class Publisher:
                     hint=f"start once with a sink named {name!r} so that it can be published, then remove it",
                 )
             self.deliver(sink, entry, manifest)
-        self._settle(manifest)
-        notify(self._ground.hooks.on_publish, manifest.epoch)
 
     def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
         """Bring one sink's slots to the target. Without receipts where the epoch goes straight to the target."""
         match sink:
             case TwoPhaseCommitSink():
-                for slot in entry.slots:
-                    self._until_done(partial(_commit, sink, slot.handle), sink, manifest)
+                handles = [slot.handle for slot in entry.slots]
+                self._until_done(partial(_commit_all, sink, handles), sink, manifest)
             case TransactionalWriteAheadSink():
                 values = [self._values(slot, sink, manifest) for slot in entry.slots]
                 groups: Sequence[Sequence[SlotValues]] = [values] if sink.epoch_at_once else [[one] for one in values]
@@ -243,8 +257,11 @@ class Publisher:
                     sink.committer.forget(below)
 
 
-def _commit(sink: TwoPhaseCommitSink[object], handle: Handle) -> Outcome:
-    return sink.commit(handle)
+def _commit_all(sink: TwoPhaseCommitSink[object], handles: Sequence[Handle]) -> Outcome:
+    """All slots' outcomes as one: the first that is no success."""
+    outcomes = sink.commit_all(handles)
+    failed = (outcome for outcome in outcomes if not isinstance(outcome, (Committed, AlreadyCommitted)))
+    return next(failed, Committed() if len(outcomes) == len(handles) else RetryLater("commit_all left slots out"))
 
 
 def _send_transaction(sink: TransactionalWriteAheadSink, values: Sequence[SlotValues], manifest: Manifest) -> Outcome:

@@ -121,6 +121,8 @@ class _SegmentAttempt:
         return SinkAck(self._sinks, {**self._segment.finish(), "transaction": str(self._context.transaction)})
 
     def discard(self) -> None:
+        with contextlib.suppress(Exception):
+            self._segment.abandon()
         self._storage.delete(self._path)
 
 

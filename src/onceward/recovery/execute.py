@@ -49,8 +49,11 @@ def recover(
     """Survey, plan, execute, until a pass ends with nothing left to reconsider."""
     done = Recovered()
     for _ in range(_PASSES):
-        plan = make_plan(take_survey(ground, known_generations=known_generations), accepted)
+        survey = take_survey(ground, known_generations=known_generations)
+        plan = make_plan(survey, accepted)
         if plan.refusal is not None:
+            if survey.is_outdated(ground):
+                continue
             raise plan.refusal
         tell(plan)
         if _execute(ground, plan, done, Publisher(ground, limits)):
@@ -92,7 +95,7 @@ def _finish_forgotten(ground: Ground, epoch: int, publisher: Publisher) -> None:
     """Receipts prove the decision: publish what is missing as if the commit log still said so."""
     files = ground.register.files(epoch)
     manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
-    if manifest is not None:
+    if manifest is not None and ground.watermark() < epoch:
         publisher.publish_manifest(manifest)
 
 

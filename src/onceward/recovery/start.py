@@ -58,6 +58,9 @@ def open_checkpoint(
     survey = take_survey(ground, known_generations=known)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
+        if survey.is_outdated(ground) or IdentityFile(storage).read() != record:
+            # Not a contradiction: another driver went on between our look at the logs and our look at the targets.
+            raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
         raise plan.refusal
     record = _identify(ground, survey, record, place)
     ground = replace(ground, job=record.identity, adopted=record.adopted)

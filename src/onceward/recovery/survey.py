@@ -44,6 +44,11 @@ class Survey:
     generation: Generation
     known_generations: frozenset[Generation]
 
+    def is_outdated(self, ground: Ground) -> bool:
+        """Whether the engine's logs moved since: another driver is at work, and what looks like a contradiction between
+        the logs (read first) and the targets (read last) may be nothing but its progress."""
+        return (ground.decisions.decided(), ground.decisions.planned()) != (self.decided, self.planned)
+
 
 def take_survey(ground: Ground, *, known_generations: frozenset[Generation]) -> Survey:
     """Look at everything once. Writes nothing."""

@@ -222,31 +222,48 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
     # --- publish, on the driver -----------------------------------------------------------------
 
     def commit(self, handle: Handle) -> Outcome:
-        """Give every file its visible name.
+        """See `commit_all`."""
+        return self.commit_all([handle])[0]
+
+    def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """Give every file its visible name; each folder is forced to the disk once, not once a slot.
 
         Interleavings this survives, alone or with a second publisher: a crash between any two steps, since all names
         are given before the first staged one is removed; a power loss, since the visible folders are forced to the
         disk before the staged names go; a second publisher half-way, since a name that exists is not given again.
         """
-        places = [(self._hidden / staged, self.path / final) for staged, final in files_of(handle)]
-        # The staged name is looked for first: whoever removes it has made the final one before.
+        slots = [
+            [(self._hidden / staged, self.path / final) for staged, final in files_of(handle)] for handle in handles
+        ]
+        self._mark_publishing(
+            [str(h["transaction"]) for h, places in zip(handles, slots, strict=True) if len(places) > 1]
+        )
+        outcomes = [self._give_names(places) for places in slots]
+        named = [
+            (handle, places)
+            for handle, places, outcome in zip(handles, slots, outcomes, strict=True)
+            if isinstance(outcome, (Committed, AlreadyCommitted))
+        ]
+        self._sync_folders_of([final for _, places in named for _, final in places])
+        for handle, places in named:
+            for staged, _ in places:
+                staged.unlink(missing_ok=True)
+            if len(places) > 1:
+                self._marker(str(handle["transaction"])).unlink(missing_ok=True)
+        return outcomes
+
+    def _give_names(self, places: list[tuple[Path, Path]]) -> Outcome:
+        """One slot's files. The staged name is looked for first: whoever removes it has made the final one before."""
         seen = [(staged.exists(), final.exists()) for staged, final in places]
         if (False, False) in seen:
             final = places[seen.index((False, False))][1]
             return Lost(f"{final} is not there, and neither is its staged file in {self._hidden}")
-        is_new = not all(final for _, final in seen)
-        if is_new and len(places) > 1:
-            self._mark_publishing(str(handle["transaction"]))
         for staged, final in places:
             hindrance = publish(staged, final)
             if hindrance is not None:
                 return hindrance
-        self._sync_folders_of([final for _, final in places])
-        for staged, _ in places:
-            staged.unlink(missing_ok=True)
-        if len(places) > 1:
-            self._marker(str(handle["transaction"])).unlink(missing_ok=True)
-        return Committed() if is_new or not places else AlreadyCommitted()
+        is_new = not places or not all(final for _, final in seen)
+        return Committed() if is_new else AlreadyCommitted()
 
     def abort(self, handle: Handle) -> None:
         """Remove the hidden files of this transaction; visible ones stay.
@@ -275,16 +292,16 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """One receipt for each slot all of whose files are visible, in any generation."""
-        sink = sink_digest(self.name)
+        job_digest, sink = job.digest, sink_digest(self.name)
         counts = Counter(
             parsed
-            for name in published(self.path, f"part-ow1_{job.digest}_")
+            for name in published(self.path, f"part-ow1_{job_digest}_")
             if (parsed := FinalName.parse(name)) is not None
         )
         receipts = set()
         for final, count in counts.items():
             owner = TransactionName.parse(final.transaction)
-            if owner is not None and owner.sink == sink and owner.job == job.digest and count >= final.parts:
+            if owner is not None and owner.sink == sink and owner.job == job_digest and count >= final.parts:
                 receipts.add(
                     Receipt(
                         job=job.name,
@@ -311,9 +328,12 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
     def _marker(self, transaction: str) -> Path:
         return self._hidden / f"{transaction}{PUBLISHING}"
 
-    def _mark_publishing(self, transaction: str) -> None:
-        self._marker(transaction).touch()
-        sync_folder(self._hidden)
+    def _mark_publishing(self, transactions: Sequence[str]) -> None:
+        """Note which slots of several files may become half visible from now on."""
+        for transaction in transactions:
+            self._marker(transaction).touch()
+        if transactions:
+            sync_folder(self._hidden)
 
     def _refuse_if_half_visible(self, transaction: str) -> None:
         visible = [FinalName.parse(name) for name in published(self.path, f"part-{transaction}-")]

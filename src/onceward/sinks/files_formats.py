@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from onceward.sinks.json_text import iso_text, json_lines
+from onceward.sinks.json_text import iso_text, json_lines, without_json_form
 
 Options = Mapping[str, object]
 
@@ -64,6 +64,9 @@ class _JsonLines:
     def __init__(self, stream: pa.NativeFile, first: pa.Table, compression: str, options: Options) -> None:
         if options:
             raise TypeError(f"JSON lines take no options, got {', '.join(options)}")
+        refused = without_json_form(first.schema)
+        if refused is not None:
+            raise TypeError(refused)
         self._stream, self._closing = _compressed(stream, compression)
 
     def write(self, table: pa.Table) -> None:

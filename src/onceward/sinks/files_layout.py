@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,9 +52,8 @@ class StagedFile:
         return {"staged": self.staged, "final": self.final, "rows": self.rows, "bytes": self.bytes}
 
 
-@dataclass(frozen=True, slots=True)
-class FinalName:
-    """What a published file's name tells."""
+class FinalName(NamedTuple):
+    """What a published file's name tells. A tuple, because a start makes one for every file there is."""
 
     transaction: str
     fingerprint: str

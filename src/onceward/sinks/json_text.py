@@ -35,6 +35,16 @@ def json_values(column: pa.Array) -> pa.Array:
     return _joined(before, texts, after) if before else texts
 
 
+def without_json_form(schema: pa.Schema) -> str | None:
+    """Which column JSON has no form for, and why; None when all are fine."""
+    for field in schema:
+        try:
+            json_values(pa.nulls(0, field.type))
+        except (pa.ArrowException, TypeError) as error:
+            return f"column {field.name!r}: {error}"
+    return None
+
+
 def iso_text(column: pa.Array) -> pa.Array:
     """Dates, times and timestamps in ISO 8601; a timestamp with a zone is given in UTC, with Z."""
     texts, zone = _iso_parts(column)
@@ -192,6 +202,8 @@ def _objects(names: Sequence[str], columns: Sequence[pa.Array], *, end: str) -> 
 
 def _bytes_of(texts: pa.Array) -> pa.Buffer:
     """The texts one after the other: the very bytes that Arrow keeps."""
+    if not len(texts):
+        return pa.py_buffer(b"")
     offsets = memoryview(texts.buffers()[1]).cast("i")
     first, last = offsets[texts.offset], offsets[texts.offset + len(texts)]
     data = texts.buffers()[2]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from onceward.contracts import CheckpointCommitter, WriteAheadSink
 from onceward.errors import ConfigurationError, TargetRefused
-from onceward.sinks.json_text import json_lines
+from onceward.sinks.json_text import json_lines, without_json_form
 
 
 class StdoutSink(WriteAheadSink):
@@ -37,12 +37,11 @@ class StdoutSink(WriteAheadSink):
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Refuse columns that have no form in JSON."""
-        try:
-            list(json_lines(schema.empty_table()))
-        except (pa.ArrowException, TypeError) as error:
+        refused = without_json_form(schema)
+        if refused is not None:
             raise TargetRefused(
-                f"the rows cannot be printed: {error}", hint="cast the column to text", sink=self.name
-            ) from error
+                f"the rows cannot be printed, {refused}", hint="cast the column to text", sink=self.name
+            )
 
     def send_values(self, values: Iterator[pa.RecordBatch], checkpoint_id: int, timestamp: datetime) -> bool:
         """Print the slot's rows, and be sure they are out before it counts as sent."""

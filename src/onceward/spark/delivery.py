@@ -14,7 +14,11 @@ from onceward.epoch import EpochOrder, Publisher, PublisherThread, PublishLimits
 from onceward.errors import EpochTimedOut, OncewardError
 from onceward.recovery import Opened
 from onceward.spark.schema import check_sinks
-from onceward.spark.staging import consume, stage_on_driver, stage_on_executors, use_this_python
+from onceward.spark.staging import consume, stage_on_driver, stage_on_executors, use_this_python, wait_to_be_interrupted
+
+# Spark prints the traces of any error that leaves `foreachBatch`, except one: an interruption by its own stop, which it
+# knows by this text. (It searches with an expression that overflows the stack on the long text of a real one.)
+_INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,17 @@ class Delivery:
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Stage one epoch and write its manifest. Spark decides it when this returns."""
-        with self._running, self._remember_error():
+        with self._remember_error():
+            if not self._stage_unless_stopping(batch, epoch):
+                # Outside the lock: whoever stops the run waits for it before stopping the query.
+                wait_to_be_interrupted(batch)
+                raise StopRequested(_INTERRUPTED) from None
+        self._publisher.expect(epoch)
+
+    def _stage_unless_stopping(self, batch: DataFrame, epoch: int) -> bool:
+        with self._running:
             if self._stopping:
-                raise StopRequested("the run is stopping", epoch=epoch)
+                return False
             self._publisher.wait_for_room(epoch, self._limits.max_unpublished_epochs)
             if not self._checked:
                 check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
@@ -67,7 +79,7 @@ class Delivery:
             else:
                 self._deliver_straight(order, self._stage(batch, order))
             self._newest = epoch
-        self._publisher.expect(epoch)
+            return True
 
     @property
     def publisher_error(self) -> BaseException | None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from onceward.epoch import EpochOrder, SlotAck, stage_slot
 from onceward.errors import Fenced
+from onceward.spark.schema import arrow_schema
 
 _BATCH_ID = "streaming.sql.batchId"
 _ACKS = "slot int, ack string"
+_LONGEST_STOP_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,7 @@ class StageTask:
     """What an executor runs for one partition: consumes the rows, yields one ack."""
 
     order: EpochOrder
+    schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage this partition. The ack counts only if Spark takes this attempt for the winner."""
@@ -33,10 +38,15 @@ class StageTask:
         if running is not None and int(running) != self.order.epoch:
             raise Fenced(f"this task was started for epoch {running}", epoch=self.order.epoch)
         slot = context.partitionId()
-        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=batches)
+        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=self._in_utc(batches))
         yield pa.RecordBatch.from_pydict(
             {"slot": pa.array([slot], pa.int32()), "ack": pa.array([ack.to_json()], pa.string())}
         )
+
+    def _in_utc(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Spark gives timestamps in the session's time zone here and in UTC on the driver: the sinks get UTC."""
+        for batch in batches:
+            yield batch if batch.schema.equals(self.schema) else batch.cast(self.schema)
 
 
 def use_this_python(batch: DataFrame) -> None:
@@ -47,13 +57,14 @@ def use_this_python(batch: DataFrame) -> None:
     """
     context = batch.sparkSession.sparkContext
     chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
-    if context.master.startswith("local") and not chosen:
+    if (context.master or "").startswith("local") and not chosen:
         context.pythonExec = sys.executable
 
 
 def stage_on_executors(batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
     """Every partition by its own task; `collect` returns the rows of winning attempts only."""
-    return [SlotAck.from_json(row.ack) for row in batch.mapInArrow(StageTask(order), _ACKS).collect()]
+    task = StageTask(order, arrow_schema(batch.schema))
+    return [SlotAck.from_json(row.ack) for row in batch.mapInArrow(task, _ACKS).collect()]
 
 
 def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list[SlotAck] | None:
@@ -72,3 +83,10 @@ def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list
 def consume(batch: DataFrame) -> None:
     """Read every row and keep none: a stateful query must be read to its end even when nothing is staged."""
     batch.write.format("noop").mode("overwrite").save()
+
+
+def wait_to_be_interrupted(batch: DataFrame) -> None:
+    """Hold Spark's stream thread, which runs this callback, until `query.stop()` interrupts it there."""
+    jvm = batch.sparkSession.sparkContext._jvm
+    with contextlib.suppress(Py4JJavaError):
+        jvm.java.lang.Thread.sleep(_LONGEST_STOP_MS)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""For people who write sinks, and for our own tests: the whole protocol without Spark, and everything that can go wrong.
+"""For people who write sinks, and for our own tests: the protocol without Spark, and everything that can go wrong.
 
 `fakes` is the outside world in memory, `engine` stands in for Spark, `faults` break things, `harness` drives the real
 *stage → decide → publish → settle → recover* over them, `audit` judges the outcome, `conformance` is the suite that

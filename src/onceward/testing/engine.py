@@ -1,7 +1,7 @@
 """An engine with Spark's semantics and no Spark: two logs, a replayable source, tasks with attempts.
 
-It keeps `offsets/N` and `commits/N` as Spark does and resumes from them as Spark does, down to what Spark does *not* do:
-its commit log is checked first and written later, and nothing fences a second driver.
+It keeps `offsets/N` and `commits/N` as Spark does and resumes from them as Spark does, down to what Spark does *not*
+do: its commit log is checked first and written later, and nothing fences a second driver.
 """
 
 from __future__ import annotations
@@ -217,17 +217,14 @@ class Batch:
     def slot(self, number: int, attempt: int) -> Iterator[pa.RecordBatch]:
         """The rows of one slot as this attempt computes them. A key's rows are all in one slot, in order."""
         ids = [i for i in self.ids if i % self.keys % self.slots == number]
+        if not ids:
+            return
+        keys, count = [i % self.keys for i in ids], len(ids)
+        columns = (ids, keys, [self.epoch] * count, [number] * count, [self.version] * count, [attempt] * count)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        whole = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
         for start in range(0, len(ids), self.rows_in_a_batch):
-            part = ids[start : start + self.rows_in_a_batch]
-            columns = [
-                part,
-                [i % self.keys for i in part],
-                [self.epoch] * len(part),
-                [number] * len(part),
-                [self.version] * len(part),
-                [attempt] * len(part),
-            ]
-            yield pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+            yield whole.slice(start, self.rows_in_a_batch)
 
 
 @dataclass(slots=True)

@@ -136,7 +136,7 @@ class MemoryTarget:
     def __reduce__(self) -> tuple[object, tuple[int]]:
         """Pickle a reference."""
         _TARGETS[id(self)] = self
-        return _TARGETS.__getitem__, (id(self),)
+        return _target_of, (id(self),)
 
     def receipts_of(self, job: JobIdentity, sink: SinkName) -> list[Receipt]:
         """This job's, of all generations."""
@@ -160,7 +160,11 @@ class MemoryTarget:
 _TARGETS: WeakValueDictionary[int, MemoryTarget] = WeakValueDictionary()
 
 
-class FakeTwoPhaseSink(TwoPhaseCommitSink[tuple[SlotContext, Prepared]]):
+def _target_of(number: int) -> MemoryTarget:
+    return _TARGETS[number]
+
+
+class FakeTwoPhaseSink(TwoPhaseCommitSink[Any]):
     """Prepared transactions, as PostgreSQL has them; an open one is listed too, as a hidden file would be."""
 
     def __init__(self, target: MemoryTarget, *, name: str = "two-phase") -> None:
@@ -245,19 +249,17 @@ class FakeTransactionalSink(TransactionalWriteAheadSink):
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
     ) -> bool:
         """See `TransactionalWriteAheadSink`."""
-        rows: list[Row] = []
-        receipts: dict[tuple[object, ...], Receipt] = {}
-        for values in slots:
+        if self.target.is_below_watermark(job, self.name, checkpoint_id) and all(slot.receipt for slot in slots):
+            return True
+        read = [(values, [row for batch in values.read() for row in batch.to_pylist()]) for values in slots]
+        # Reading takes time, in which another publisher may come first; from here on it is one step, or none.
+        for values, rows in read:
             if values.receipt is not None:
                 key = (job, self.name, checkpoint_id, values.slot)
                 if key in self.target.receipts or self.target.is_below_watermark(job, self.name, checkpoint_id):
                     continue
-                receipts[key] = values.receipt
-            for batch in values.read():
-                rows.extend(batch.to_pylist())
-        # The commit: one step, or none.
-        self.target.rows.extend(rows)
-        self.target.receipts.update(receipts)
+                self.target.receipts[key] = values.receipt
+            self.target.rows.extend(rows)
         return True
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:

@@ -83,10 +83,11 @@ class CrashAt(Faults):
             if torn is not None:
                 torn()
             raise self.die(f"before {what}")
-        result = call()
-        if self._point == before + 1:
-            raise self.die(f"after {what}")
-        return result
+        try:
+            return call()
+        finally:
+            if self._point == before + 1 and not self.dead:
+                raise self.die(f"after {what}")
 
 
 @dataclass(frozen=True, slots=True)

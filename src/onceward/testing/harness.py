@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -120,9 +121,7 @@ class Harness:
         """The job's sinks, without faults."""
         return tuple(outlet.sink for outlet in self.outlets)
 
-    def life(
-        self, faults: Faults | None = None, conduct: Conduct | None = None, *, until: int | None = None
-    ) -> Ending:
+    def life(self, faults: Faults | None = None, conduct: Conduct | None = None, *, until: int | None = None) -> Ending:
         """One driver from start to end. It stops by itself when the source is drained, or past epoch `until`."""
         faults, conduct = faults or Faults(), conduct or Conduct()
         self._lives += 1
@@ -245,16 +244,27 @@ class _Driver:
         order = self.coordinator.begin(batch.epoch)
         if order is None:
             return
-        acks = []
-        for slot in range(batch.slots):
-            acks.append(self._run_task(order, batch, slot))
-            self.conduct.interrupts(self.publisher)
+        acks = self._stage(order, batch)
         if self.ground.guarantee is Guarantee.EXACTLY_ONCE:
             self.coordinator.pre_commit(order, acks)
             return
         manifest = self.coordinator.manifest(order, acks, straight=True)
         for sink in self.ground.sinks:
-            self.publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+            if manifest.sinks[sink.name].slots:
+                self.publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+
+    def _stage(self, order: EpochOrder, batch: Batch) -> list[SlotAck]:
+        acks = []
+        try:
+            for slot in range(batch.slots):
+                acks.append(self._run_task(order, batch, slot))
+                self.conduct.interrupts(self.publisher)
+        except Exception:
+            # What cannot be aborted now is aborted at the next start; the first failure is the one to report.
+            with contextlib.suppress(Exception):
+                self.coordinator.abort(order)
+            raise
+        return acks
 
     def on_progress(self, epoch: int) -> None:
         if self.conduct.publishes(epoch):

@@ -235,16 +235,12 @@ class FaultyTransactionalSink(_Reads, TransactionalWriteAheadSink):
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
     ) -> bool:
         """See `TransactionalWriteAheadSink`."""
-        what = f"{self._label} commit {checkpoint_id}"
-        again = None
+        what = f"{self._label} send {checkpoint_id}"
         if self.faults.repeats(what):
-            # What is repeated later was read now: the segment will be gone by then.
+            # What arrives late was read now: the segment will be gone by then.
             kept = [replace(slot, read=partial(iter, list(slot.read()))) for slot in slots]
-            again = partial(self.inner.send_transaction, kept, job, checkpoint_id, timestamp)
-        sent = self.faults.perform(what, lambda: self.inner.send_transaction(slots, job, checkpoint_id, timestamp))
-        if again is not None:
-            self.faults.later(what, again)
-        return sent
+            self.faults.later(what, partial(self.inner.send_transaction, kept, job, checkpoint_id, timestamp))
+        return self.faults.perform(what, lambda: self.inner.send_transaction(slots, job, checkpoint_id, timestamp))
 
 
 class FaultyWriteAheadSink(_Reads, WriteAheadSink):

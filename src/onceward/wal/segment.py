@@ -25,8 +25,11 @@ class _Digested:
         self.sha256 = hashlib.sha256()
         self.length = 0
         self.closed = False
+        self.dropped = False
 
     def write(self, data: bytes) -> int:
+        if self.dropped:
+            return len(data)
         self.sha256.update(data)
         self.length += len(data)
         self._file.write(data)
@@ -71,6 +74,12 @@ class SegmentWriter:
             "bytes": self._digested.length,
             "sha256": self._digested.sha256.hexdigest(),
         }
+
+    def abandon(self) -> None:
+        """Let go of an unfinished segment: what is still buffered goes nowhere, and the file is closed."""
+        self._digested.dropped = True
+        self._buffered.close()
+        self._file.close()
 
 
 def read_segment(storage: Storage, handle: Handle) -> Iterator[pa.RecordBatch]:

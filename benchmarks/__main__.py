@@ -1,0 +1,44 @@
+"""Runs the benchmarks named on the command line, or all of them, and prints one table."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Ratio
+
+NAMES = ("files", "small", "wal", "slots", "restart")
+
+
+def main() -> int:
+    """0 when every ratio meets its goal."""
+    names = sys.argv[1:] or NAMES
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    console = Console(highlight=False, soft_wrap=True)
+    ratios: list[Ratio] = []
+    with tempfile.TemporaryDirectory(prefix="onceward-bench-") as folder:
+        for name in names:
+            console.print(f"[bold]{name}[/] (load {os.getloadavg()[0]:.1f})")
+            for ratio in importlib.import_module(f"benchmarks.{name}").run(Path(folder) / name, console):
+                console.print(f"  {ratio.what}: {ratio.value:.2f} (goal {ratio.goal})")
+                ratios.append(ratio)
+    table = Table("what", "ours", "peer", "ratio", "goal", "", title="benchmarks (medians)", title_justify="left")
+    for ratio in ratios:
+        verdict = "[green]met[/]" if ratio.is_met else "[red]missed[/]"
+        table.add_row(ratio.what, ratio.ours, ratio.peer, f"{ratio.value:.2f}", ratio.goal, verdict)
+    console.print(table)
+    return 0 if all(ratio.is_met for ratio in ratios) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""What the benchmarks share: a session, an input, and a ratio with its goal."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+ROW_SCHEMA = "id long, app string, value double, ts timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Ours against the peer's, and what it should be: at least (`>=`) or at most (`<=`) the goal."""
+
+    what: str
+    ours: str
+    peer: str
+    value: float
+    goal: str
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the goal is reached."""
+        comparison, bound = self.goal.split()
+        return self.value >= float(bound) if comparison == ">=" else self.value <= float(bound)
+
+
+def session(cores: int = 2) -> SparkSession:
+    """Local Spark as a user would start it, quiet."""
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .appName("onceward benchmarks")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def narrow_rows(folder: Path, *, rows: int, files: int) -> Path:
+    """Parquet files of narrow rows (bigint, short text, double, timestamp), the same in every run."""
+    if folder.exists():
+        return folder
+    folder.mkdir(parents=True)
+    chance = np.random.default_rng(20261115)
+    apps = pa.array([f"app-{number:02}" for number in range(20)])
+    start = int(datetime(2026, 1, 1).timestamp() * 1_000_000)
+    each = rows // files
+    for number in range(files):
+        ids = np.arange(number * each, (number + 1) * each)
+        table = pa.table(
+            {
+                "id": ids,
+                "app": apps.take(pa.array(chance.integers(0, 20, each))),
+                "value": chance.random(each),
+                "ts": pa.array(start + ids * 1000, pa.timestamp("us", "UTC")),
+            }
+        )
+        pq.write_table(table, folder / f"{number:03}.parquet")
+    return folder
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], float]], *, repeats: int, console: Console, warm_up: bool = True
+) -> dict[str, float]:
+    """The median seconds of each contender, run in turns so that a noisy minute hits all of them alike."""
+    if warm_up:
+        for contender in contenders.values():
+            contender()
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, contender in contenders.items():
+            seconds[name].append(contender())
+    for name, values in seconds.items():
+        console.print(f"  {name}: " + ", ".join(f"{value:.3f}" for value in values) + " s", style="dim")
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

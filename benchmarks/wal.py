@@ -1,0 +1,58 @@
+"""What the write-ahead log costs: a pass of 10 million rows through Python, with and without a segment written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+
+from benchmarks.measure import ROW_SCHEMA, Ratio, interleaved, narrow_rows, session, timed
+from onceward.epoch import EpochOrder
+from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId
+from onceward.sinks import SQLiteSink
+from onceward.spark.staging import stage_on_executors
+from onceward.storage import LocalStorage
+
+ROWS = 10_000_000
+
+
+def count_only(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The bare pass."""
+    rows = sum(batch.num_rows for batch in batches)
+    yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
+
+
+def run(folder: Path, console: Console) -> Iterator[Ratio]:
+    """Staging for one write-ahead sink, as an epoch does it, against counting the same rows."""
+    spark = session()
+    source = narrow_rows(folder / "rows", rows=ROWS, files=8)
+    numbers = itertools.count()
+
+    def rows():
+        return spark.read.schema(ROW_SCHEMA).parquet(str(source))
+
+    def bare() -> float:
+        return timed(lambda: rows().mapInArrow(count_only, "rows long").collect())
+
+    def staged() -> float:
+        order = EpochOrder(
+            job=JobIdentity(JobName("bench"), Generation("aaaaaaaa")),
+            epoch=next(numbers),
+            takeover=0,
+            run=RunId("aaaaaa"),
+            timestamp=datetime.now(UTC),
+            fingerprint=Fingerprint("a" * 16),
+            sinks=(SQLiteSink(folder / "unused.db", table="rows"),),
+            storage=LocalStorage(folder / "storage"),
+        )
+        seconds = timed(lambda: stage_on_executors(rows(), order))
+        order.storage.delete("wal")
+        return seconds
+
+    medians = interleaved({"with segments": staged, "bare pass": bare}, repeats=7, console=console)
+    ours, peer = medians["with segments"], medians["bare pass"]
+    yield Ratio("write-ahead staging / bare pass, 10 M rows", f"{ours:.2f} s", f"{peer:.2f} s", ours / peer, "<= 1.15")

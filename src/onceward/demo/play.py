@@ -1,0 +1,190 @@
+"""The director: starts the driver, kills it, starts it again, and in the end looks into every target."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from onceward.demo.pageviews import (
+    Audit,
+    compare,
+    expected_updates,
+    newest,
+    read_parquet,
+    read_table,
+    write_input,
+)
+from onceward.errors import OncewardError
+from onceward.spark.checkpoint import SparkLogs
+
+FILES = 30
+VIEWS_PER_FILE = 2000
+_PATIENCE_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What the audit found, ours and the naive job's."""
+
+    seed: int
+    kills: int
+    seconds: float
+    onceward: tuple[Audit, ...]
+    naive: tuple[Audit, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether every target of ours has every row once."""
+        return all(audit.clean for audit in self.onceward)
+
+
+def play(*, kills: int = 6, seed: int | None = None, folder: str | None = None, quiet: bool = False) -> DemoResult:
+    """Run it all. The work folder is temporary unless one is given; it must not exist yet."""
+    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    console = Console(highlight=False, quiet=quiet, soft_wrap=True)
+    work = Path(folder).resolve() if folder else Path(tempfile.mkdtemp(prefix="onceward-demo-"))
+    if folder and work.exists():
+        raise OncewardError(f"{work} exists already", hint="name a folder that does not exist yet")
+    started = time.monotonic()
+    try:
+        write_input(work / "input", files=FILES, views_per_file=VIEWS_PER_FILE, seed=seed)
+        console.print(
+            f"{FILES * VIEWS_PER_FILE:,} page views of 5 apps, {FILES} epochs; two jobs in one Spark driver:\n"
+            "  [bold green]onceward[/]  counts per app into SQLite (upsert) and Parquet, exactly-once\n"
+            "  [bold yellow]naive[/]     the same counts, appended to SQLite and Parquet in a plain foreachBatch\n"
+            f"the driver will be killed with SIGKILL {kills} times (seed {seed})\n"
+        )
+        _kill_and_restart(work, kills=kills, chance=random.Random(seed), console=console)
+        result = _audit(work, seed=seed, kills=kills, seconds=time.monotonic() - started)
+        _show(result, console)
+        if folder:
+            console.print(f"\nleft in {work}; try: onceward status {work}/onceward-checkpoint")
+        return result
+    finally:
+        if not folder:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _kill_and_restart(work: Path, *, kills: int, chance: random.Random, console: Console) -> None:
+    done = 0
+    while True:
+        driver = _start(work)
+        try:
+            if done == kills:
+                console.print("left alone, it works off the rest ...")
+                _finish(driver, work)
+                return
+            where = _wait_for_a_bad_moment(driver, work, chance, after_a_write=done % 2 == 0)
+            if driver.poll() is not None:
+                _finish(driver, work)
+                console.print("the input was worked off before the next kill")
+                return
+        finally:
+            if driver.poll() is None:
+                os.killpg(driver.pid, signal.SIGKILL)
+                driver.wait()
+        done += 1
+        ours, naive = SparkLogs(work / "onceward-checkpoint"), SparkLogs(work / "naive-checkpoint")
+        console.print(
+            f"[red]SIGKILL {done}[/]  {where}; onceward had decided epoch {ours.decided()} of {FILES - 1}, "
+            f"naive {naive.decided()}"
+        )
+
+
+def _start(work: Path) -> subprocess.Popen[bytes]:
+    """The driver in a session of its own, so that Python and JVM die together and the terminal's Ctrl-C spares them."""
+    with (work / "driver.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "onceward.demo.driver", str(work)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+
+
+def _wait_for_a_bad_moment(
+    driver: subprocess.Popen[bytes], work: Path, chance: random.Random, *, after_a_write: bool
+) -> str:
+    """Let both jobs get on a little, then return at a moment that hurts: just after a write, or at random."""
+    ours, naive = SparkLogs(work / "onceward-checkpoint"), SparkLogs(work / "naive-checkpoint")
+    ours_goal, naive_goal = (min(log.planned() + 2, FILES - 2) for log in (ours, naive))
+    _poll(driver, lambda: ours.planned() >= ours_goal and naive.planned() >= naive_goal)
+    if not after_a_write:
+        delay = chance.uniform(0.0, 1.0)
+        deadline = time.monotonic() + delay
+        _poll(driver, lambda: time.monotonic() >= deadline)
+        return f"after a random {delay:.2f} s"
+    size = _written(work)
+    _poll(driver, lambda: _written(work) != size)
+    return "just after the naive job wrote and before Spark noted it"
+
+
+def _written(work: Path) -> int:
+    """Grows whenever the naive job commits to its table."""
+    try:
+        return (work / "naive.db").stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _poll(driver: subprocess.Popen[bytes], done: object) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while driver.poll() is None and not done():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            raise OncewardError("the demo's driver makes no progress", hint="is the machine very busy? try again")
+        time.sleep(0.002)
+
+
+def _finish(driver: subprocess.Popen[bytes], work: Path) -> None:
+    """Wait for the end of the input."""
+    if driver.wait() != 0:
+        tail = "\n".join((work / "driver.log").read_text(errors="replace").splitlines()[-15:])
+        raise OncewardError(
+            f"the demo's driver failed by itself:\n{tail}", hint="needs Java 17 or newer: java -version"
+        )
+
+
+def _audit(work: Path, *, seed: int, kills: int, seconds: float) -> DemoResult:
+    updates = expected_updates(work / "input")
+    return DemoResult(
+        seed=seed,
+        kills=kills,
+        seconds=round(seconds, 1),
+        onceward=(
+            compare("onceward, SQLite", newest(updates), read_table(work / "onceward.db", "pv")),
+            compare("onceward, Parquet", updates, read_parquet(work / "onceward-parquet")),
+        ),
+        naive=(
+            compare("naive, SQLite", updates, read_table(work / "naive.db", "pv")),
+            compare("naive, Parquet", updates, read_parquet(work / "naive-parquet")),
+        ),
+    )
+
+
+def _show(result: DemoResult, console: Console) -> None:
+    table = Table("target", "rows expected", "found", "lost", "duplicated", "", title="audit", title_justify="left")
+    for audit in (*result.onceward, *result.naive):
+        verdict = "[green]every row once[/]" if audit.clean else "[red]wrong[/]"
+        table.add_row(
+            audit.target, *(f"{n:,}" for n in (audit.expected, audit.found, audit.lost, audit.duplicated)), verdict
+        )
+    console.print()
+    console.print(table)
+    duplicates = sum(audit.duplicated for audit in result.naive)
+    ours = "nothing was lost and nothing was duplicated" if result.clean else "THE AUDIT FAILED"
+    console.print(
+        f"\n[bold]onceward[/]: {ours} through {result.kills} kills ({result.seconds:.0f} s, seed {result.seed})\n"
+        f"[bold]naive[/]: {duplicates:,} duplicated rows after the same kills"
+    )

@@ -1,0 +1,151 @@
+"""What the docs show is executed, and what they point at exists."""
+
+import importlib.util
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.parquet as pq
+import pytest
+
+from onceward import Guarantee, Sink
+from onceward import sinks as built_in
+from onceward.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README = ROOT / "README.md"
+WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+# A driver that is killed closes none of its files; within one process Python notices and says so.
+killed_drivers_close_nothing = pytest.mark.filterwarnings(
+    "ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in _BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments that a browser of the repository makes of the headings."""
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(text))
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.fixture
+def writing_a_sink(tmp_path: Path) -> Iterator[ModuleType]:
+    """The page's code blocks as one module, in the page's order."""
+    name = "docs_writing_a_sink"
+    path = tmp_path / f"{name}.py"
+    path.write_text("\n".join(blocks(WRITING_A_SINK, "python")), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules[name]
+
+
+def test_every_page_with_python_is_executed_here() -> None:
+    assert {page for page in PAGES if blocks(page, "python")} == {README, WRITING_A_SINK}
+
+
+@killed_drivers_close_nothing
+def test_sinks_of_the_guide_are_exactly_once_wherever_the_driver_dies(
+    writing_a_sink: ModuleType, tmp_path: Path
+) -> None:
+    assert writing_a_sink.prove_exactly_once(tmp_path) > 100
+
+
+@killed_drivers_close_nothing
+def test_stdout_sink_of_the_guide_loses_nothing_and_has_the_two_holes(
+    writing_a_sink: ModuleType, tmp_path: Path
+) -> None:
+    missing, duplicate = writing_a_sink.find_the_holes(tmp_path)
+    assert missing == 0
+    assert duplicate > 0
+
+
+def test_sinks_of_the_guide_are_some_forty_lines_each() -> None:
+    source = "\n".join(blocks(WRITING_A_SINK, "python"))
+    for name in ("LinesSink", "PrintSink", "TableSink"):
+        body = re.split(r"^(?=\S)", source[source.index(f"class {name}") :], maxsplit=2, flags=re.MULTILINE)[1]
+        assert len([line for line in body.splitlines() if line.strip()]) <= 55, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_relative_link_resolves(page: Path) -> None:
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for link in _LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, fragment = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (fragment and fragment not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "guarantees.md"], ids=lambda page: page.name)
+def test_guarantee_tables_say_what_the_sinks_say(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in built_in.__all__:
+        sink: type[Sink] = getattr(built_in, name)
+        (row,) = re.findall(rf"^\| `{name}` \|.*$", text, re.MULTILINE)
+        said = [guarantee for guarantee in Guarantee if f"| {guarantee.value} |" in row]
+        assert said == [sink.guarantee], row
+
+
+def test_cli_page_has_every_command() -> None:
+    commands = {command.callback.__name__ for command in app.registered_commands if command.callback is not None}
+    documented = set(re.findall(r"^## `onceward (\w+)", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE))
+    assert documented == commands
+
+
+@pytest.mark.spark
+def test_ten_lines_of_the_readme_run_and_a_second_run_adds_nothing(tmp_path: Path) -> None:
+    (program,) = blocks(README, "python")
+    assert len([line for line in program.splitlines() if line.strip()]) <= 10
+    (tmp_path / "count_views.py").write_text(program, encoding="utf-8")
+    (tmp_path / "views").mkdir()
+    (tmp_path / "views" / "1.json").write_text('{"app": "maps"}\n{"app": "mail"}\n{"app": "maps"}\n')
+    for _ in range(2):
+        run_readme(tmp_path)
+        with closing(sqlite3.connect(tmp_path / "pv.db")) as database:
+            rows = database.execute("SELECT app, count FROM pv ORDER BY app").fetchall()
+        assert rows == [("mail", 1), ("maps", 2)]
+        files = sorted((tmp_path / "out" / "pv").glob("*.parquet"))
+        assert sum(pq.read_table(file).num_rows for file in files) == 2
+
+
+def run_readme(folder: Path) -> None:
+    conf = {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
+    arguments = " ".join(f"--conf {key}={value}" for key, value in conf.items())
+    python_path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "count_views.py"],
+        cwd=folder,
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"{arguments} pyspark-shell", "PYTHONPATH": python_path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]

@@ -1,0 +1,242 @@
+"""Today's code reads what version 1 wrote, and still writes it. Golden files are never edited.
+
+A change that breaks a test here changes a stored format: give it a new version and a new golden folder, and keep
+reading the old one.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from onceward.committers import FileCheckpointCommitter, SQLiteCheckpointCommitter
+from onceward.contracts import Receipt, SlotContext, SlotValues
+from onceward.errors import DamagedFile
+from onceward.identity import (
+    Fingerprint,
+    Generation,
+    JobIdentity,
+    JobName,
+    RunId,
+    SinkName,
+    TransactionName,
+    fingerprint_of,
+    sink_digest,
+)
+from onceward.manifest import (
+    Fate,
+    IdentityFile,
+    IdentityRecord,
+    Manifest,
+    Marker,
+    Register,
+    SettledLog,
+    SinkEntry,
+    SinkTotal,
+    SlotEntry,
+    seal,
+    unseal,
+)
+from onceward.sinks import FileSink, SQLiteSink
+from onceward.storage import LocalStorage
+from onceward.wal import WAL, SegmentWriter, Shelf, read_segment
+
+GOLDEN = Path(__file__).parent / "golden" / "v1"
+FOLDER = GOLDEN / "onceward"
+SEALED = sorted(
+    path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".arrow"
+)
+
+JOB = JobIdentity(JobName("app-pv é"), Generation("abcdefgh"))
+RUN = RunId("runrun")
+FINGERPRINT = Fingerprint("fingerprintabcde")
+AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+FILES, TABLE = SinkName("files:pv"), SinkName("sqlite:pv")
+NAME = "ow1_o62fkhvi_abcdefgh_2mv3fi_7_1_0_z_runrun"
+FINAL = f"part-{NAME}-{FINGERPRINT}-0of1.snappy.parquet"
+STAGED = {
+    "transaction": NAME,
+    "files": [{"staged": f"{NAME}-0.snappy.parquet", "final": FINAL, "rows": 2, "bytes": 10}],
+    "rows": 2,
+    "bytes": 10,
+}
+ROWS = pa.record_batch({"id": pa.array([1, 2], pa.int64()), "app": pa.array(["maps", None], pa.string())})
+
+FIRST = IdentityRecord(0, JOB.name, Generation("zzzzzzzz"), (), -1, "inode 1")
+IDENTITY = IdentityRecord(1, JOB.name, JOB.generation, (Generation("zzzzzzzz"),), 4, "inode 2")
+MARKER = Marker(6, FINGERPRINT, AT, {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)})
+
+
+def context(sink: SinkName) -> SlotContext:
+    return SlotContext(
+        job=JOB, sink=sink, epoch=7, takeover=1, slot=0, attempt=35, run=RUN, timestamp=AT, fingerprint=FINGERPRINT
+    )
+
+
+def manifest() -> Manifest:
+    segment = json.loads((GOLDEN / "segment-handle.json").read_text())
+    sinks = {
+        FILES: SinkEntry("two-phase commit", (SlotEntry(0, 2, STAGED),)),
+        TABLE: SinkEntry("write-ahead log", (SlotEntry(0, 2, segment),)),
+        SinkName("empty"): SinkEntry("write-ahead log", ()),
+    }
+    return Manifest(JOB, 7, 1, RUN, FINGERPRINT, AT, AT, sinks)
+
+
+def write_identities(storage: LocalStorage) -> None:
+    for record in (FIRST, IDENTITY):
+        assert IdentityFile(storage).create(record) == record
+
+
+def write_register(storage: LocalStorage) -> None:
+    register = Register(storage)
+    assert register.reserve(7, 1, RUN)
+    assert register.decide_fate(7, 1, Fate.TAKEN) is Fate.TAKEN
+    assert register.create_manifest(manifest())
+
+
+def write_marker(storage: LocalStorage) -> None:
+    SettledLog(storage).mark(MARKER)
+
+
+WRITERS: dict[str, Callable[[LocalStorage], None]] = {
+    "identity.1.json": write_identities,
+    "identity.json": write_identities,
+    "manifests/7.1.fate": write_register,
+    "manifests/7.1.json": write_register,
+    "manifests/7.1.reserved": write_register,
+    "settled/6": write_marker,
+}
+
+
+def test_every_golden_file_has_a_writer() -> None:
+    assert sorted(WRITERS) == SEALED
+
+
+@pytest.mark.parametrize("path", SEALED)
+def test_writing_the_same_values_yields_the_same_bytes(path: str, tmp_path: Path) -> None:
+    WRITERS[path](LocalStorage(tmp_path))
+    assert (tmp_path / path).read_bytes() == (FOLDER / path).read_bytes()
+
+
+def test_identities_are_read_and_the_last_counts() -> None:
+    assert IdentityFile(LocalStorage(FOLDER)).read() == IDENTITY
+
+
+def test_register_is_read() -> None:
+    register = Register(LocalStorage(FOLDER))
+    files = register.files(7)
+    assert (files.manifests, files.reserved, files.fates) == ({1}, {1}, {1})
+    assert register.taken(7, files) == 1
+    assert register.manifest(7, 1) == manifest()
+
+
+def test_settled_marker_is_read() -> None:
+    settled = SettledLog(LocalStorage(FOLDER))
+    assert settled.watermark() == 6
+    assert settled.marker(6) == MARKER
+
+
+@pytest.mark.parametrize("path", SEALED)
+def test_a_newer_version_is_refused_by_name(path: str) -> None:
+    header, _, body = (FOLDER / path).read_bytes().partition(b"\n")
+    kind = header.split()[1].decode()
+    with pytest.raises(DamagedFile, match="has version 2; this release reads up to 1"):
+        unseal(kind, header.replace(b" 1 sha256=", b" 2 sha256=") + b"\n" + body, path=path)
+
+
+@pytest.mark.parametrize("path", SEALED)
+def test_a_file_of_one_kind_is_not_taken_for_another(path: str) -> None:
+    with pytest.raises(DamagedFile):
+        unseal("other", (FOLDER / path).read_bytes(), path=path)
+
+
+def test_sealed_document_is_what_docs_formats_says() -> None:
+    assert seal("fate", {"fate": "é"}) == (
+        b'onceward fate 1 sha256=3f780b36ef53f47e2313d2829041cb2ae60f7fc1e01ef82be66fb064d579dfea\n{"fate":"\xc3\xa9"}'
+    )
+
+
+def test_segment_is_found_by_its_name_and_read() -> None:
+    storage = LocalStorage(FOLDER)
+    handle = json.loads((GOLDEN / "segment-handle.json").read_text())
+    assert [found["segment"] for found in Shelf(storage).pending(JOB)] == [handle["segment"]]
+    assert pa.Table.from_batches(read_segment(storage, handle)) == pa.Table.from_batches([ROWS])
+
+
+def test_segment_is_written_to_the_same_place_and_reads_the_same(tmp_path: Path) -> None:
+    # Not the same bytes: those of a compressed Arrow stream are the business of the Arrow release that wrote it.
+    storage = LocalStorage(tmp_path)
+    golden = json.loads((GOLDEN / "segment-handle.json").read_text())
+    writer = SegmentWriter(storage, Shelf(storage).path(context(WAL)), ROWS.schema)
+    writer.write(ROWS)
+    handle = writer.finish()
+    assert {**handle, "transaction": str(context(WAL).transaction)}.keys() == golden.keys()
+    assert (handle["segment"], handle["rows"]) == (golden["segment"], golden["rows"])
+    with (
+        pa.ipc.open_stream(tmp_path / str(handle["segment"])) as ours,
+        pa.ipc.open_stream(FOLDER / golden["segment"]) as theirs,
+    ):
+        assert ours.schema.equals(theirs.schema, check_metadata=True)
+        assert ours.schema.metadata == {b"onceward.segment": b"1"}
+        assert ours.read_all() == theirs.read_all()
+
+
+def test_names_are_spelled_and_parsed_alike() -> None:
+    golden = json.loads((GOLDEN / "names.json").read_text())
+    assert golden["job_digest"] == JOB.digest
+    assert golden["sink_digest"] == {name: sink_digest(SinkName(name)) for name in (FILES, TABLE, WAL)}
+    assert golden["fingerprint"] == {text: fingerprint_of(text.encode()) for text in golden["fingerprint"]}
+    assert golden["transaction"] == str(context(FILES).transaction) == STAGED["transaction"]
+    assert TransactionName.parse(golden["transaction"]) == context(FILES).transaction
+
+
+def test_published_files_keep_their_names_and_are_receipts(tmp_path: Path) -> None:
+    golden = json.loads((GOLDEN / "names.json").read_text())["files"]
+    for format_, expected in golden.items():
+        folder = tmp_path / format_
+        sink = FileSink(folder, format=format_, name=FILES)
+        transaction = sink.begin_transaction(context(FILES))
+        sink.invoke(transaction, ROWS)
+        handle = sink.pre_commit(transaction)
+        assert [path.name for path in (folder / ".onceward").iterdir()] == [expected["staged"]]
+        sink.commit(handle)
+        assert [path.name for path in folder.iterdir() if path.is_file()] == [expected["published"]]
+        assert set(sink.receipts(JOB)) == {Receipt(JOB.name, JOB.generation, FILES, 7, 0, FINGERPRINT)}
+
+
+def test_tables_in_sqlite_keep_their_shape(tmp_path: Path) -> None:
+    path = tmp_path / "target.db"
+    receipt = Receipt(JOB.name, JOB.generation, TABLE, 7, 0, FINGERPRINT)
+    sink = SQLiteSink(path, table="pv", name=TABLE)
+    sink.check(ROWS.schema, output_mode="append")
+    sink.send_transaction([SlotValues(0, 2, receipt, lambda: iter([ROWS]))], JOB, 7, AT)
+    SQLiteCheckpointCommitter(path).open(JOB, TABLE)
+    golden = json.loads((GOLDEN / "tables.json").read_text())
+    with closing(sqlite3.connect(path)) as database:
+        shapes = {table: shape_of(database, table) for table in golden["tables"]}
+        row = database.execute("SELECT * FROM onceward_receipts").fetchone()
+    assert shapes == golden["tables"]
+    assert list(row[:-1]) == golden["receipt"]
+
+
+def shape_of(database: sqlite3.Connection, table: str) -> list[list[object]]:
+    """Name, type, not null, and place in the primary key of every column."""
+    query = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
+    return [list(column) for column in database.execute(query, (table,))]
+
+
+def test_committer_keeps_its_file(tmp_path: Path) -> None:
+    committer = FileCheckpointCommitter(tmp_path)
+    committer.open(JOB, TABLE)
+    committer.commit_checkpoint(0, 7)
+    golden = json.loads((GOLDEN / "names.json").read_text())["committer"]
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert file.relative_to(tmp_path).as_posix() == golden["path"]
+    said = json.loads(file.read_text())
+    assert {key: value for key, value in said.items() if key != "committed_at"} == golden["content"]

@@ -1,0 +1,100 @@
+"""The sinks that the protocol's tests run with, each with the way to read its target back."""
+
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from onceward.committers import FileCheckpointCommitter
+from onceward.sinks.files import FileSink
+from onceward.sinks.sqlite import SQLiteSink
+from onceward.sinks.stdout import StdoutSink
+from onceward.testing import (
+    FakeSlotwiseSink,
+    FakeTransactionalSink,
+    FakeTwoPhaseSink,
+    FakeWriteAheadSink,
+    MemoryTarget,
+    Outlet,
+)
+from onceward.testing.engine import SCHEMA
+
+Rows = list[dict[str, object]]
+
+
+def fake(kind: Callable[..., object], name: str | None = None) -> Outlet:
+    target = MemoryTarget()
+    sink = kind(target) if name is None else kind(target, name=name)
+    return Outlet(sink, lambda: target.rows)  # type: ignore[arg-type]
+
+
+def file_rows(folder: Path) -> Rows:
+    files = sorted(folder.rglob("part-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def files(folder: Path) -> Outlet:
+    sink = FileSink(folder / "files", format="jsonl")
+    sink.check(SCHEMA, output_mode="append")
+    return Outlet(sink, lambda: file_rows(folder / "files"), ordered=False)  # type: ignore[arg-type]
+
+
+def table_rows(path: Path, table: str) -> Rows:
+    with closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row
+        return [dict(row) for row in database.execute(f'SELECT * FROM "{table}" ORDER BY rowid')]
+
+
+def sqlite(folder: Path) -> Outlet:
+    sink = SQLiteSink(folder / "rows.db", table="rows")
+    sink.check(SCHEMA, output_mode="append")
+    return Outlet(sink, lambda: table_rows(folder / "rows.db", "rows"))
+
+
+class Screen(StringIO):
+    """A terminal that outlives the process which writes to it."""
+
+    def rows(self) -> Rows:
+        lines = [re.fullmatch(r"epoch \d+ (\{.*\})", line) for line in self.getvalue().splitlines()]
+        return [json.loads(match[1]) for match in lines if match]
+
+
+def stdout(folder: Path) -> Outlet:
+    screen = Screen()
+    sys.stdout = screen
+    return Outlet(StdoutSink(committer=FileCheckpointCommitter(folder / "sent")), screen.rows, ordered=False)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """One set of sinks, made anew in an empty folder for every history."""
+
+    name: str
+    make: Callable[[Path], tuple[Outlet, ...]]
+    on_disk: bool = True
+
+
+CASTS = (
+    Cast("fake two-phase", lambda folder: (fake(FakeTwoPhaseSink),), on_disk=False),
+    Cast("fake transactional", lambda folder: (fake(FakeTransactionalSink),), on_disk=False),
+    Cast("fake slotwise", lambda folder: (fake(FakeSlotwiseSink),), on_disk=False),
+    Cast("fake plain", lambda folder: (fake(FakeWriteAheadSink),), on_disk=False),
+    Cast("FileSink", lambda folder: (files(folder),)),
+    Cast("SQLiteSink", lambda folder: (sqlite(folder),)),
+    Cast("StdoutSink", lambda folder: (stdout(folder),)),
+    Cast("FileSink and SQLiteSink", lambda folder: (files(folder), sqlite(folder))),
+)
+
+
+@contextmanager
+def same_stdout() -> Iterator[None]:
+    before = sys.stdout
+    try:
+        yield
+    finally:
+        sys.stdout = before

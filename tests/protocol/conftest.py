@@ -1,0 +1,43 @@
+"""A folder in memory where there is one, so that no test waits for a disk."""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Path]:
+    if not (_MEMORY.is_dir() and os.access(_MEMORY, os.W_OK)):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="onceward-", dir=_MEMORY))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _expected_failures_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, logger="onceward")
+
+
+_SWEEPS: list[str] = []
+
+
+@pytest.fixture
+def record_sweep() -> list[str]:
+    """What was swept, for the end of the report."""
+    return _SWEEPS
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _SWEEPS:
+        terminalreporter.section("crash sweeps and simulations")
+        for line in _SWEEPS:
+            terminalreporter.line(line)
