@@ -212,7 +212,7 @@ class Protocol:
         yield put(w, d, d._replace(engine="enter"), f"writes offsets/{d.epoch}")
 
     def engine_enter(self, w: World, d: Driver) -> Steps:
-        """foreachBatch begins. The first one of a run looks again before it trusts what recovery planned."""
+        """foreachBatch begins. Until a first epoch is staged it looks again before it trusts what recovery planned."""
         n = d.epoch
         survey = self.has(Rule.FIRST_SURVEY) and not d.surveyed
         d2 = d._replace(surveyed=True)
@@ -220,7 +220,8 @@ class Protocol:
         if survey and self.foreign(w, n):
             yield self._stop(w, d, "Refused", n)
         elif published:
-            yield put(w, d, d2._replace(engine="commit_check"), f"consumes epoch {n}, published already")
+            after = (d if self.has(Rule.SURVEY_ON) else d2)._replace(engine="commit_check")
+            yield put(w, d, after, f"consumes epoch {n}, published already")
         elif survey and n <= self.decided_up_to(w):
             yield self._stop(w, d, "Fenced", n)
         else:

@@ -34,6 +34,7 @@ class Rule(StrEnum):
     MARKER_PRINT = "the settled marker carries the fingerprint too, for receipts may be pruned"
     UNLOGGED = "every undecided epoch with a manifest or a fate is taken over, even without its offsets entry"
     FIRST_SURVEY = "survey again at the first foreachBatch of a run"
+    SURVEY_ON = "an epoch that is consumed and not staged does not end that: the next may be published as well"
     LAST_SURVEY = "survey again before success is reported"
     REAP_ORDER = "the reaper lists, then reads the log, then the manifest"
     REAP_DECIDED = "the reaper leaves undecided epochs alone"

@@ -14,7 +14,7 @@ HOLDS = {
     "two drivers, pruning": Bounds(epochs=1, forgets=1, prunes=1),
     "two drivers, a lost attempt": Bounds(epochs=1, delays=1),
     "one driver, a lost attempt, the reaper": Bounds(epochs=1, drivers=1, runs=3, crashes=2, delays=1, reaps=2),
-    "one driver, a lost barrier": Bounds(drivers=1, forgets=1, unlogs=1, prunes=1, crashes=2),
+    "one driver, a lost barrier": Bounds(drivers=1, crashes=2, forgets=2, unlogs=2, prunes=1),
     "one driver, a replaced checkpoint": Bounds(drivers=1, runs=3, crashes=2, rollbacks=1, prunes=1),
     "an empty epoch": Bounds(empty=frozenset({0}), drivers=1, runs=3, crashes=2, forgets=1),
 }
@@ -56,6 +56,7 @@ NEEDED = {
     Rule.MARKER_PRINT: Bounds(epochs=1, drivers=1, crashes=2, forgets=1, unlogs=1, prunes=1),
     Rule.UNLOGGED: Bounds(epochs=1, drivers=1, runs=1, unlogs=1),
     Rule.FIRST_SURVEY: Bounds(epochs=1, drivers=1, rollbacks=1),
+    Rule.SURVEY_ON: Bounds(drivers=1, runs=1, forgets=2, unlogs=1),
     Rule.LAST_SURVEY: TWO_DRIVERS,
     Rule.REAP_MANIFEST: Bounds(epochs=1, crashes=0, reaps=1, rivals_need=0),
 }

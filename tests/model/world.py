@@ -58,7 +58,7 @@ class Driver(NamedTuple):
     takeover: int = 0
     taken: frozenset[Register] = frozenset()  # what recovery took over; kept for the whole run
     latest: int = -1  # the highest offsets entry that Spark read when it started
-    surveyed: bool = False  # the first foreachBatch of this run has looked again
+    surveyed: bool = False  # an epoch has been staged: foreachBatch no longer looks again
     replayed: int = -1  # the epoch that recovery found published though undecided
     publisher: str = "idle"
     publishing: int = -1

@@ -37,6 +37,9 @@ class Coordinator:
         ground = self._ground
         barrier = ground.decisions.barrier(epoch)
         if barrier is None:
+            if ground.decisions.decided() >= epoch:
+                # Another driver went on and had Spark purge the entry.
+                raise _fenced(epoch)
             raise EpochLost(
                 "the engine runs an epoch that has no entry in its offset log",
                 epoch=epoch,

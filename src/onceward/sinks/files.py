@@ -1,8 +1,8 @@
 """Files in a folder: Parquet, JSON lines or CSV, partitioned by Hive's rules if wished.
 
 Two-phase commit. Rows wait in hidden files of `<path>/.onceward`; publishing gives each its visible name, in one step
-and for good. The name is the receipt: it holds the whole name of the transaction and how many files belong to it, so a
-plain listing of the folder proves what was published, and never shows a file twice or a half-written one.
+and for good. The name is the receipt: it holds the whole name of the transaction, so a plain listing of the folder
+proves what was published, and never shows a file twice or a half-written one.
 
 A slot becomes visible file by file: a reader may see some files of an epoch before the others.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,12 +28,11 @@ from onceward.contracts import (
     SlotContext,
     TwoPhaseCommitSink,
 )
-from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
+from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import Fingerprint, JobIdentity, TransactionName, sink_digest
 from onceward.sinks.files_formats import FORMATS
 from onceward.sinks.files_layout import (
     HIDDEN,
-    PUBLISHING,
     FinalName,
     is_plain,
     local_path,
@@ -235,21 +234,16 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
         slots = [
             [(self._hidden / staged, self.path / final) for staged, final in files_of(handle)] for handle in handles
         ]
-        self._mark_publishing(
-            [str(h["transaction"]) for h, places in zip(handles, slots, strict=True) if len(places) > 1]
-        )
         outcomes = [self._give_names(places) for places in slots]
         named = [
-            (handle, places)
-            for handle, places, outcome in zip(handles, slots, outcomes, strict=True)
+            places
+            for places, outcome in zip(slots, outcomes, strict=True)
             if isinstance(outcome, (Committed, AlreadyCommitted))
         ]
-        self._sync_folders_of([final for _, places in named for _, final in places])
-        for handle, places in named:
+        self._sync_folders_of([final for places in named for _, final in places])
+        for places in named:
             for staged, _ in places:
                 staged.unlink(missing_ok=True)
-            if len(places) > 1:
-                self._marker(str(handle["transaction"])).unlink(missing_ok=True)
         return outcomes
 
     def _give_names(self, places: list[tuple[Path, Path]]) -> Outcome:
@@ -266,14 +260,8 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
         return Committed() if is_new else AlreadyCommitted()
 
     def abort(self, handle: Handle) -> None:
-        """Remove the hidden files of this transaction; visible ones stay.
-
-        If some files of it are visible and others are not, its decision was made and then forgotten. To abort it would
-        leave those visible while Spark computes the epoch again, so this stops the job instead.
-        """
+        """Remove the hidden files of this transaction; visible ones stay."""
         transaction = str(handle["transaction"])
-        if self._marker(transaction).exists():
-            self._refuse_if_half_visible(transaction)
         for name, owner in self._staged(transaction):
             if str(owner) == transaction:
                 (self._hidden / name).unlink(missing_ok=True)
@@ -285,34 +273,30 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
         found: defaultdict[str, list[Json]] = defaultdict(list)
         for name, owner in self._staged(f"ow1_{job.digest}_{job.generation}_"):
             if owner.belongs_to(job, self.name):
-                files = found[str(owner)]
-                if not name.endswith(PUBLISHING):
-                    files.append({"staged": name})
+                found[str(owner)].append({"staged": name})
         return [{"transaction": transaction, "files": files} for transaction, files in found.items()]
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
-        """One receipt for each slot all of whose files are visible, in any generation."""
+        """One receipt for each slot that is visible, in any generation.
+
+        One visible file of several is enough: it proves the decision, and committing the slot again shows the others.
+        """
         job_digest, sink = job.digest, sink_digest(self.name)
-        counts = Counter(
-            parsed
-            for name in published(self.path, f"part-ow1_{job_digest}_")
-            if (parsed := FinalName.parse(name)) is not None
-        )
-        receipts = set()
-        for final, count in counts.items():
-            owner = TransactionName.parse(final.transaction)
-            if owner is not None and owner.sink == sink and owner.job == job_digest and count >= final.parts:
-                receipts.add(
-                    Receipt(
-                        job=job.name,
-                        generation=owner.generation,
-                        sink=self.name,
-                        epoch=owner.epoch,
-                        slot=owner.slot,
-                        fingerprint=Fingerprint(final.fingerprint),
-                    )
-                )
-        return receipts
+        names = published(self.path, f"part-ow1_{job_digest}_")
+        finals = {parsed for name in names if (parsed := FinalName.parse(name)) is not None}
+        owners = ((final, TransactionName.parse(final.transaction)) for final in finals)
+        return {
+            Receipt(
+                job=job.name,
+                generation=owner.generation,
+                sink=self.name,
+                epoch=owner.epoch,
+                slot=owner.slot,
+                fingerprint=Fingerprint(final.fingerprint),
+            )
+            for final, owner in owners
+            if owner is not None and owner.sink == sink and owner.job == job_digest
+        }
 
     # --- the hidden folder ----------------------------------------------------------------------
 
@@ -325,32 +309,9 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
         ours = [name for name in names if name.startswith(prefix)]
         return [(name, owner) for name in ours if (owner := transaction_of(name)) is not None]
 
-    def _marker(self, transaction: str) -> Path:
-        return self._hidden / f"{transaction}{PUBLISHING}"
-
-    def _mark_publishing(self, transactions: Sequence[str]) -> None:
-        """Note which slots of several files may become half visible from now on."""
-        for transaction in transactions:
-            self._marker(transaction).touch()
-        if transactions:
-            sync_folder(self._hidden)
-
-    def _refuse_if_half_visible(self, transaction: str) -> None:
-        visible = [FinalName.parse(name) for name in published(self.path, f"part-{transaction}-")]
-        parts = max((final.parts for final in visible if final is not None), default=0)
-        owner = TransactionName.parse(transaction)
-        if 0 < len(visible) < parts:
-            raise CheckpointRolledBack(
-                f"{len(visible)} of {parts} files of {transaction} are visible in {self.path}: the epoch was decided "
-                "and half published, and this checkpoint has forgotten it",
-                hint=f"put back the checkpoint's commits/{owner.epoch if owner else 'N'}; or remove the visible files "
-                f"part-{transaction}-* and {self._marker(transaction)}, and start again",
-                epoch=owner.epoch if owner else None,
-                sink=self.name,
-            )
-
     def _sync_folders_of(self, finals: Iterable[Path]) -> None:
         """Each folder on the way from the root to a file, once: it may be new, or made by a run that crashed."""
-        folders = {folder for final in finals for folder in final.parents if folder.is_relative_to(self.path)}
+        leaves = {final.parent for final in finals}
+        folders = {folder for leaf in leaves for folder in (leaf, *leaf.parents) if folder.is_relative_to(self.path)}
         for folder in folders:
             sync_folder(folder)

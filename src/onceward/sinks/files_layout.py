@@ -3,10 +3,9 @@
 ::
 
     <path>/.onceward/<transaction>-<part>.<extension>       staged; readers of files skip hidden folders
-    <path>/.onceward/<transaction>.publishing               a slot of several files is being published
     <path>/<column>=<value>/part-<transaction>-<fingerprint>-<part>of<parts>.<extension>    published
 
-A final name says how many files its slot has: a slot of which only some are there has no receipt yet.
+A final name says how many files its slot has, for people who look; one that is there proves the slot's decision.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import TransactionName
 
 HIDDEN = ".onceward"
-PUBLISHING = ".publishing"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 LONGEST_NAME = 255
 
@@ -35,7 +33,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 # The characters that Hive and Spark escape, and NUL, which no file system takes.
 _ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _FINAL = re.compile(r"part-(?P<transaction>ow1_[0-9a-z_]+)-(?P<fingerprint>[^-]+)-\d+of(?P<parts>\d+)\..+")
-_STAGED = re.compile(r"(?P<transaction>ow1_[0-9a-z_]+)(?:-\d+\..+|\.publishing)")
+_STAGED = re.compile(r"(?P<transaction>ow1_[0-9a-z_]+)-\d+\..+")
 
 
 @dataclass(frozen=True, slots=True)

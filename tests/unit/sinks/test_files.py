@@ -15,7 +15,6 @@ import pytest
 
 from onceward.contracts import AlreadyCommitted, Committed, Handle, Lost, Receipt, RetryLater, SlotContext
 from onceward.errors import (
-    CheckpointRolledBack,
     ConfigurationError,
     DamagedFile,
     StorageFailed,
@@ -235,14 +234,15 @@ def test_abort_after_commit_removes_nothing_visible(tmp_path: Path, context: Con
     assert ids(tmp_path) == [1, 2, 3, 4]
 
 
-def test_abort_of_a_half_visible_slot_stops_the_job(tmp_path: Path, context: Contexts, job: JobIdentity) -> None:
+def test_a_half_visible_slot_proves_its_decision_and_is_completed_by_another_commit(
+    tmp_path: Path, context: Contexts, job: JobIdentity
+) -> None:
     sink = FileSink(tmp_path, max_rows_per_file=2)
     handle = stage(sink, context(sink.name))
     publish_first_file_only(sink, handle)
-    for candidate in (handle, *sink.pending(job)):
-        with pytest.raises(CheckpointRolledBack, match="1 of 2 files"):
-            sink.abort(candidate)
+    assert [(receipt.epoch, receipt.slot) for receipt in sink.receipts(job)] == [(7, 0)]
     assert sink.commit(handle) == Committed()
+    assert ids(tmp_path) == [1, 2, 3, 4]
 
 
 def test_abort_cleans_up_after_a_publisher_that_had_given_every_name(
@@ -254,7 +254,6 @@ def test_abort_cleans_up_after_a_publisher_that_had_given_every_name(
     sink.commit(handle)
     for name, content in staged.items():
         (tmp_path / ".onceward" / name).write_bytes(content)
-    (tmp_path / ".onceward" / f"{handle['transaction']}.publishing").touch()
     for left in sink.pending(job):
         sink.abort(left)
     assert hidden(tmp_path) == []
@@ -343,15 +342,6 @@ def test_receipts_are_the_published_slots_of_every_generation(
         receipt("aaaaaaaa", 7, 1),
         receipt("bbbbbbbb", 40, 0),
     }
-
-
-def test_a_half_published_slot_has_no_receipt(tmp_path: Path, context: Contexts, job: JobIdentity) -> None:
-    sink = FileSink(tmp_path, max_rows_per_file=2)
-    handle = stage(sink, context(sink.name))
-    publish_first_file_only(sink, handle)
-    assert list(sink.receipts(job)) == []
-    sink.commit(handle)
-    assert len(list(sink.receipts(job))) == 1
 
 
 # --- content ----------------------------------------------------------------------------------------
