@@ -74,10 +74,10 @@ def in_recovery() -> bool:
 class Files(FileSink):
     """Dies between the commits or the aborts of two slots."""
 
-    def commit(self, handle: Handle) -> Outcome:
-        outcome = super().commit(handle)
-        reached("recovery-publish" if in_recovery() else "slots", _epoch(handle))
-        return outcome
+    def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        first = super().commit_all(handles[:1])
+        reached("recovery-publish" if in_recovery() else "slots", _epoch(handles[0]))
+        return [*first, *super().commit_all(handles[1:])]
 
     def abort(self, handle: Handle) -> None:
         super().abort(handle)

@@ -111,12 +111,12 @@ class Coordinator:
         At most once, an epoch that has any record was attempted and is not delivered again.
         """
         files = self._ground.register.files(order.epoch)
-        attempted = bool(files.manifests) or self._ground.watermark() >= order.epoch
-        if attempted and self._ground.guarantee is Guarantee.AT_MOST_ONCE:
-            return None
-        if order.takeover not in files.manifests:
+        settled = self._ground.watermark() >= order.epoch
+        # Also where nothing is delivered: the run took the epoch over, so only a manifest with its number counts.
+        if not settled and order.takeover not in files.manifests:
             self._write(self.manifest(order, (), straight=True))
-        return order
+        attempted = settled or bool(files.manifests)
+        return None if attempted and self._ground.guarantee is Guarantee.AT_MOST_ONCE else order
 
     def _write(self, manifest: Manifest) -> None:
         self._refuse_if_fenced(manifest.epoch, manifest.takeover)

@@ -1,0 +1,98 @@
+"""Small epochs are staged by the driver, others by executors: no sink can tell which from what it is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from .ground import Ground
+from .sinks import RecordingSink
+
+COLUMNS = {
+    "boolean": "id % 2 = 0",
+    "tinyint": "cast(id % 100 as tinyint)",
+    "smallint": "cast(id as smallint)",
+    "int": "cast(id as int)",
+    "bigint": "id * 100000000000",
+    "float": "cast(id / 3 as float)",
+    "double": "id / 7",
+    "nan": "double('NaN')",
+    "decimal": "cast(id * 1.5 as decimal(38, 18))",
+    "small_decimal": "cast(id as decimal(5, 2))",
+    "string": "concat('ä€😀', id)",
+    "binary": "encode(concat('b', id), 'UTF-8')",
+    "date": "date_add(date'1969-12-25', cast(id as int))",
+    "timestamp": "timestamp_micros(id * 86399999999)",
+    "old_timestamp": "timestamp'1900-01-01 00:00:00.000001'",
+    "timestamp_ntz": "timestamp_ntz'2024-03-31 02:30:00.5'",
+    "interval": "make_dt_interval(cast(id as int), 1, 2, 3.5)",
+    "array": "array(id, null, id + 1)",
+    "timestamps": "array(timestamp_micros(id), null)",
+    "map": "map('a', timestamp_micros(id), 'b', null)",
+    "struct": "named_struct('x', id, 'y', named_struct('z', timestamp_micros(id), 't', array(map(id, 'v'))))",
+    "empty": "array()",
+    "nothing": "cast(null as string)",
+}
+
+
+@pytest.fixture(params=["UTC", "Asia/Kolkata"])
+def zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield request.param
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_both_ways_of_staging_give_the_same_types_and_values(ground: Ground, spark: SparkSession, zone: str) -> None:
+    def all_types(session: SparkSession) -> DataFrame:
+        plain = [f"{expression} AS `{name}`" for name, expression in COLUMNS.items()]
+        holes = [f"if(id % 3 = 0, null, {expression}) AS `{name}_or_null`" for name, expression in COLUMNS.items()]
+        return ground.stream(session).selectExpr("id", *plain, *holes)
+
+    ground.add_files(2)
+    recorded = {}
+    for small in (0, 1000):
+        sink = RecordingSink(ground.work / f"recorded-{small}")
+        checkpoint = ground.work / f"checkpoint-{small}"
+        ground.job([sink], checkpoint=checkpoint, pipeline=all_types, small_epoch_rows=small).run(spark)
+        on_driver = [sink.processes(epoch) == {os.getpid()} for epoch in range(2)]
+        assert on_driver == [False, small > 0], "the first epoch of a run is staged by executors"
+        recorded[small] = one_table(sink.tables(1))
+    assert recorded[0].schema.equals(recorded[1000].schema, check_metadata=True)
+    assert str(recorded[0].schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
+    for name in recorded[0].schema.names:
+        if "nan" in name:  # not equal to itself
+            assert str(recorded[0][name]) == str(recorded[1000][name])
+        else:
+            assert recorded[0][name].equals(recorded[1000][name]), name
+    assert as_bytes(recorded[0]) == as_bytes(recorded[1000])
+
+
+def one_table(tables: list[pa.Table]) -> pa.Table:
+    """All slots together, by id, in one chunk and freshly laid out."""
+    table = pa.concat_tables(tables).combine_chunks()
+    return table.take(pa.array(sorted(range(len(table)), key=lambda at: table["id"][at].as_py()))).combine_chunks()
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    """As it would stand in a segment."""
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(buffer.getvalue())
+
+
+def test_an_epoch_larger_than_the_limit_goes_to_the_executors_after_all(ground: Ground, spark: SparkSession) -> None:
+    """And so does the one after it, since it may be as large; then the driver is asked again."""
+    for rows in (20, 20, 30, 31, 20, 20):
+        ground.add_files(1, rows)
+    sink = RecordingSink(ground.work / "recorded")
+    ground.job([sink], small_epoch_rows=30).run(spark)
+    on_driver = [sink.processes(epoch) == {os.getpid()} for epoch in range(6)]
+    assert on_driver == [False, True, True, False, False, True]
+    rows = [row["id"] for epoch in range(6) for table in sink.tables(epoch) for row in table.to_pylist()]
+    assert sorted(rows) == ground.ids()

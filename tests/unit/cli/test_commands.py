@@ -1,0 +1,129 @@
+"""The commands on a checkpoint that a killed driver left behind: what they print, what they change, how they exit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onceward.testing import Harness
+
+
+def onceward(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from onceward.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_status_tells_decided_epochs_from_settled_ones(unpublished: Harness, tmp_path: Path) -> None:
+    done = onceward("status", tmp_path / "checkpoint", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["job"], found["decided"], found["settled"]) == ("job", 1, -1)
+    assert [(epoch["epoch"], epoch["state"]) for epoch in found["epochs"]] == [(0, "decided"), (1, "decided")]
+    assert found["sinks"][0]["pending_rows"] == 8
+
+
+def test_status_of_a_drained_job_shows_its_sinks_and_their_guarantee(harness: Harness, tmp_path: Path) -> None:
+    harness.drain()
+    done = onceward("status", tmp_path / "checkpoint")
+    assert done.returncode == 0
+    for text in ("files:out", "exactly-once", "settled 2", "two-phase commit"):
+        assert text in done.stdout
+
+
+def test_recover_dry_run_prints_the_plan_and_changes_nothing(
+    unpublished: Harness, tmp_path: Path, job_file: Path, visible: Callable[[], int]
+) -> None:
+    before = sorted(path.name for path in (tmp_path / "checkpoint").rglob("*"))
+    done = onceward("recover", tmp_path / "checkpoint", "--dry-run", "--job", job_file, "--json")
+    steps = json.loads(done.stdout)["steps"]
+    assert [(step["step"], step["epoch"]) for step in steps] == [("Publish", 0), ("Publish", 1)]
+    assert sorted(path.name for path in (tmp_path / "checkpoint").rglob("*")) == before
+    assert visible() == 0
+
+
+def test_recover_publishes_what_is_decided(
+    unpublished: Harness, tmp_path: Path, job_file: Path, visible: Callable[[], int]
+) -> None:
+    done = onceward("recover", tmp_path / "checkpoint", "--job", job_file)
+    assert done.returncode == 0, done.stderr
+    assert visible() == 8
+    again = onceward("recover", tmp_path / "checkpoint", "--job", job_file)
+    assert "nothing to do" in again.stdout
+    assert visible() == 8
+
+
+def test_recover_without_the_job_says_what_it_needs(unpublished: Harness, tmp_path: Path) -> None:
+    done = onceward("recover", tmp_path / "checkpoint")
+    assert done.returncode == 2
+    assert "--job" in done.stderr
+
+
+def test_rewind_lets_a_lost_epoch_run_again(unpublished: Harness, tmp_path: Path, visible: Callable[[], int]) -> None:
+    for manifest in (tmp_path / "checkpoint" / "onceward" / "manifests").glob("1.*"):
+        manifest.unlink()
+    lost = onceward("status", tmp_path / "checkpoint", "--json")
+    assert json.loads(lost.stdout)["epochs"][1]["state"] == "lost"
+    done = onceward("rewind", tmp_path / "checkpoint", 1, "--json")
+    assert json.loads(done.stdout)["removed"] == ["commits/1"]
+    unpublished.drain()
+    assert visible() == 12
+
+
+def test_rewind_of_a_published_epoch_is_refused(harness: Harness, tmp_path: Path) -> None:
+    harness.drain()
+    done = onceward("rewind", tmp_path / "checkpoint", 1)
+    assert done.returncode == 1
+    assert "published already" in done.stderr
+    assert (tmp_path / "checkpoint" / "commits" / "2").exists()
+
+
+def test_rewind_with_the_job_sees_receipts_that_the_checkpoint_does_not_know(
+    unpublished: Harness, tmp_path: Path, job_file: Path
+) -> None:
+    assert onceward("recover", tmp_path / "checkpoint", "--job", job_file).returncode == 0
+    for marker in (tmp_path / "checkpoint" / "onceward" / "settled").iterdir():
+        marker.unlink()
+    done = onceward("rewind", tmp_path / "checkpoint", 0, "--job", job_file)
+    assert done.returncode == 1
+    assert "published already" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("status", "nowhere"), "not a checkpoint"),
+        (("status", "s3://bucket/x"), "local"),
+        (("rewind", "nowhere", "1"), "not a checkpoint"),
+        (("run", "nowhere.py"), "no file"),
+        (("recover", "nowhere", "--dry-run"), "no onceward job"),
+        (("frobnicate",), "No such command"),
+        (("run",), "Missing argument"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = onceward(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_as_json_is_one_document(tmp_path: Path) -> None:
+    done = onceward("status", tmp_path / "nowhere", "--json")
+    document = json.loads(done.stdout)
+    assert (document["error"], document["exit_code"]) == ("ConfigurationError", 2)
+    assert document["hint"]
+
+
+def test_a_file_without_a_job_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    done = onceward("run", tmp_path / "empty.py")
+    assert done.returncode == 2
+    assert "defines 0 jobs" in done.stderr
