@@ -140,9 +140,7 @@ def test_the_audit_names_missing_duplicate_and_foreign_rows() -> None:
     assert (result.missing, result.duplicate, result.foreign) == ((1, 2), (0,), (7,))
     assert not result.at_least_once
     assert not result.at_most_once
-    assert str(result) == (
-        "3 rows in the target, 3 in the source; missing: 2 (1, 2); duplicate: 1 (0); foreign: 1 (7)"
-    )
+    assert str(result) == ("3 rows in the target, 3 in the source; missing: 2 (1, 2); duplicate: 1 (0); foreign: 1 (7)")
 
 
 def test_the_audit_judges_order_within_a_key_only() -> None:

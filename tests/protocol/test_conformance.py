@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from casts import Screen, file_rows, same_stdout, table_rows
@@ -55,7 +55,7 @@ class OnDisk:
 
 
 class TestFileSink(OnDisk, TwoPhaseConformance):
-    options: dict[str, Any] = {}
+    options: ClassVar[dict[str, Any]] = {}
 
     def make_sink(self, name: str = "sink") -> FileSink:
         sink = FileSink(self.folder / "files", format="jsonl", name=name, **self.options)
@@ -67,7 +67,7 @@ class TestFileSink(OnDisk, TwoPhaseConformance):
 
 
 class TestFileSinkWithManyFilesASlot(TestFileSink):
-    options = {"max_rows_per_file": 1}  # noqa: RUF012
+    options: ClassVar[dict[str, Any]] = {"max_rows_per_file": 1}
 
 
 class TestSQLiteSink(OnDisk, TransactionalConformance):

@@ -1,8 +1,8 @@
 """Seeded histories of everything that can go wrong, on the real protocol.
 
-Crashes, lost replies, delayed and repeated commits, zombie writers, lost attempts, torn segments, broken disks, forgotten
-decisions, clocks that jump, and two or three drivers interleaved operation by operation: scenarios 5, 6, 8, 12, 16, 17,
-19, 26 to 30, 33, 40, 41, 50, 60 and 67 of docs/scenarios.md, mixed.
+Crashes, lost replies, delayed and repeated commits, zombie writers, lost attempts, torn segments, broken disks,
+forgotten decisions, clocks that jump, and two or three drivers interleaved operation by operation: scenarios 5, 6, 8,
+12, 16, 17, 19, 26 to 30, 33, 40, 41, 50, 60 and 67 of docs/scenarios.md, mixed.
 
 `ONCEWARD_SEED=123 pytest tests/protocol/test_simulation.py -k replay` plays one of them again and prints its trace.
 """

@@ -12,6 +12,7 @@ from onceward.testing import (
     Audit,
     Crash,
     Crashed,
+    DiesAt,
     FakeSlotwiseSink,
     FakeTransactionalSink,
     FakeWriteAheadSink,
@@ -20,31 +21,6 @@ from onceward.testing import (
     MemoryTarget,
     Source,
 )
-
-
-class CrashWhen(Faults):
-    """Dies before the first operation that the test picks."""
-
-    def __init__(self, chosen: Callable[[str], bool]) -> None:
-        super().__init__()
-        self._chosen = chosen
-
-    def perform(self, what: str, call: Callable[[], Any], **options: Any) -> Any:
-        if self.dead or self._chosen(what):
-            raise self.die(what)
-        return call()
-
-
-class CrashAfter(CrashWhen):
-    """Dies after it."""
-
-    def perform(self, what: str, call: Callable[[], Any], **options: Any) -> Any:
-        if self.dead:
-            raise Crash(what)
-        result = call()
-        if self._chosen(what):
-            raise self.die(what)
-        return result
 
 
 def after_a_crash(kind: Callable[[MemoryTarget], AnySink], faults: Faults) -> Audit:
@@ -61,21 +37,21 @@ def without_committer(target: MemoryTarget) -> FakeWriteAheadSink:
 
 @pytest.mark.parametrize("kind", [FakeWriteAheadSink, without_committer])
 def test_a_crash_inside_send_values_repeats_rows_with_the_plain_committer(kind: Callable[..., AnySink]) -> None:
-    result = after_a_crash(kind, CrashWhen(lambda what: "sent-batch" in what))
+    result = after_a_crash(kind, DiesAt("sink plain sent-batch"))
     assert result.duplicate
     assert result.at_least_once
 
 
 @pytest.mark.parametrize("kind", [FakeWriteAheadSink, without_committer])
 def test_a_crash_between_send_values_and_committer_repeats_the_slot(kind: Callable[..., AnySink]) -> None:
-    result = after_a_crash(kind, CrashAfter(lambda what: "send_values" in what))
+    result = after_a_crash(kind, DiesAt("sink plain send_values", after=True))
     assert len(result.duplicate) == 4, "the whole slot, and not the one that was never sent"
     assert result.at_least_once
 
 
 def test_the_committer_spares_the_slots_that_it_knows() -> None:
-    with_committer = after_a_crash(FakeWriteAheadSink, CrashAfter(lambda what: what == "committer told 0.0"))
-    without = after_a_crash(without_committer, CrashAfter(lambda what: "send_values" in what))
+    with_committer = after_a_crash(FakeWriteAheadSink, DiesAt("committer told 0.0", after=True))
+    without = after_a_crash(without_committer, DiesAt("sink plain send_values", after=True))
     assert with_committer.exactly_once
     assert without.duplicate
 
@@ -94,9 +70,9 @@ class CrashesInside(FakeTransactionalSink):
 
 
 @pytest.mark.parametrize("kind", [FakeTransactionalSink, FakeSlotwiseSink])
-@pytest.mark.parametrize("faults", [CrashWhen, CrashAfter])
-def test_with_the_receipt_neither_hole_is_there(kind: Callable[..., AnySink], faults: type[CrashWhen]) -> None:
-    assert after_a_crash(kind, faults(lambda what: " send " in what)).exactly_once
+@pytest.mark.parametrize("after", [False, True])
+def test_with_the_receipt_neither_hole_is_there(kind: Callable[..., AnySink], after: bool) -> None:
+    assert after_a_crash(kind, DiesAt("sink transactional send", after=after)).exactly_once
 
 
 def test_with_the_receipt_a_crash_inside_the_transaction_leaves_no_trace() -> None:

@@ -30,7 +30,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for key, value in SPARK_SETTINGS.items():
         builder = builder.config(key, value)
     folder = tmp_path_factory.mktemp("spark")
-    session = builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.local.dir", str(folder)).getOrCreate()
+    session = (
+        builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.local.dir", str(folder)).getOrCreate()
+    )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,6 +26,7 @@ from onceward.epoch import Coordinator
 from onceward.identity import JobIdentity, TransactionName
 from onceward.manifest import Register
 from onceward.sinks import FileSink, SQLiteSink
+from onceward.sinks.files_writer import SlotWriter
 from onceward.wal import Shelf
 
 CONFIG: dict[str, Any] = json.loads(os.environ["ONCEWARD_TEST"])
@@ -71,8 +73,30 @@ def in_recovery() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def held(point: str, transaction: str) -> None:
+    """On an executor: the first attempt that comes here in the chosen epoch says where it runs, and goes no further."""
+    name = TransactionName.parse(transaction)
+    if name is None or CONFIG.get("hold", {}).get(point) != name.epoch:
+        return
+    try:
+        with (WORK / f"held-{point}").open("x") as file:
+            file.write(f"{os.getpid()}\n")
+    except FileExistsError:
+        return
+    threading.Event().wait()
+
+
 class Files(FileSink):
-    """Dies between the commits or the aborts of two slots."""
+    """Dies between the commits or the aborts of two slots; is held in mid-stage, or before its ack."""
+
+    def invoke(self, transaction: SlotWriter, batch: pa.RecordBatch) -> None:
+        super().invoke(transaction, batch)
+        held("invoke", transaction.transaction)
+
+    def pre_commit(self, transaction: SlotWriter) -> Handle:
+        handle = super().pre_commit(transaction)
+        held("pre-commit", transaction.transaction)
+        return handle
 
     def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         first = super().commit_all(handles[:1])

@@ -106,9 +106,7 @@ class Ground:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The source as a stream, one file an epoch."""
-        return (
-            spark.readStream.schema("id long, file int").option("maxFilesPerTrigger", 1).json(str(self.source))
-        )
+        return spark.readStream.schema("id long, file int").option("maxFilesPerTrigger", 1).json(str(self.source))
 
     def lucky(self, spark: SparkSession) -> DataFrame:
         """Two slots an epoch, and a column that no repetition gives again."""

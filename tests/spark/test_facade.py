@@ -58,7 +58,9 @@ def test_epochs_and_slots_without_rows_are_settled(ground: Ground, spark: SparkS
     """Epoch 0 is empty, epoch 1 has rows in one slot of two, and a stateful query adds one without input."""
 
     def few(session: SparkSession) -> DataFrame:
-        return ground.stream(session).where("file = 1").where(f"id = {ROWS}").repartition(2).withColumn("luck", F.rand())
+        return (
+            ground.stream(session).where("file = 1").where(f"id = {ROWS}").repartition(2).withColumn("luck", F.rand())
+        )
 
     ground.add_files(2)
     run = ground.job(pipeline=few).start(spark)

@@ -6,7 +6,7 @@ every sink must pass, and `broken` holds sinks that must not.
 """
 
 from onceward.testing.audit import Audit, audit
-from onceward.testing.engine import DirectoryLogs, Engine, MemoryLogs, Source
+from onceward.testing.engine import ConcurrentUpdate, DirectoryLogs, Engine, MemoryLogs, Source
 from onceward.testing.fakes import (
     FakeSlotwiseSink,
     FakeTransactionalSink,
@@ -17,17 +17,30 @@ from onceward.testing.fakes import (
     MemoryStorage,
     MemoryTarget,
 )
-from onceward.testing.faults import Crash, CrashAt, Faults, Late, RandomFaults, Rates, TargetError
-from onceward.testing.harness import Conduct, Crashed, Failed, Finished, Harness, Outlet
+from onceward.testing.faults import (
+    Crash,
+    CrashAt,
+    DiesAt,
+    Faults,
+    Late,
+    PausedAt,
+    RandomFaults,
+    Rates,
+    TargetError,
+)
+from onceward.testing.harness import Conduct, Crashed, Ending, Failed, Finished, Harness, Outlet
 from onceward.testing.interleave import Interleaver
 
 __all__ = [
     "Audit",
+    "ConcurrentUpdate",
     "Conduct",
     "Crash",
     "CrashAt",
     "Crashed",
+    "DiesAt",
     "DirectoryLogs",
+    "Ending",
     "Engine",
     "Failed",
     "FakeSlotwiseSink",
@@ -45,6 +58,7 @@ __all__ = [
     "MemoryStorage",
     "MemoryTarget",
     "Outlet",
+    "PausedAt",
     "RandomFaults",
     "Rates",
     "Source",

@@ -90,6 +90,50 @@ class CrashAt(Faults):
                 raise self.die(f"after {what}")
 
 
+class PausedAt(Faults):
+    """Stops before the first operation that begins like this (SIGSTOP), lets the world go on, and wakes (SIGCONT)."""
+
+    def __init__(self, at: str, meanwhile: Callable[[], object], *, times: int = 1) -> None:
+        super().__init__()
+        self._at, self._meanwhile, self._left = at, meanwhile, times
+
+    def perform(
+        self, what: str, call: Callable[[], T], *, writes: bool = True, torn: Callable[[], object] | None = None
+    ) -> T:
+        """See `Faults.perform`."""
+        self.trace.append(what)
+        if self._left and what.startswith(self._at):
+            self._left -= 1
+            self._meanwhile()
+        return call()
+
+
+class DiesAt(Faults):
+    """Dies before the first operation that begins like this, or after it.
+
+    What it was about to do can still `arrive`: the last deed of a driver that everyone thinks dead.
+    """
+
+    def __init__(self, at: str, *, after: bool = False) -> None:
+        super().__init__()
+        self._at, self._after = at, after
+        self.arrive: Callable[[], object] = lambda: None
+
+    def perform(
+        self, what: str, call: Callable[[], T], *, writes: bool = True, torn: Callable[[], object] | None = None
+    ) -> T:
+        """See `Faults.perform`."""
+        if self.dead:
+            raise Crash(what)
+        self.trace.append(what)
+        if not what.startswith(self._at):
+            return call()
+        if self._after:
+            call()
+        self.arrive = call
+        raise self.die(what)
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """How often each fault happens, per operation."""

@@ -247,7 +247,7 @@ class Simulation:
             self._fail(f"a driver stopped with {ending.error!r}")
 
     def _excuse(self, error: EpochLost) -> None:
-        """Allowed only if the epoch was taken over from a driver in the window, and nothing of it, or after it, shows."""
+        """Allowed only if the epoch was taken over from a driver in the window, and nothing from it on is visible."""
         self.story.excused = True
         epoch = error.epoch if error.epoch is not None else -1
         shown_rows = [row for table in self.tables for row in table if row["epoch"] >= epoch]

@@ -1,0 +1,339 @@
+"""Zombies, restore and rescale: scenarios 27, 31 to 44 and 53 of docs/scenarios.md, each by its number."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from casts import fake, file_rows
+
+from onceward.contracts import Guarantee
+from onceward.errors import (
+    CheckpointCopied,
+    CheckpointReplaced,
+    CheckpointRolledBack,
+    ConfigurationError,
+    OncewardError,
+    SinkMissing,
+)
+from onceward.recovery import Accept
+from onceward.sinks.files import FileSink
+from onceward.storage import local_path
+from onceward.testing import (
+    Conduct,
+    DiesAt,
+    Failed,
+    FakeTransactionalSink,
+    FakeTwoPhaseSink,
+    Harness,
+    MemoryLogs,
+    MemoryStorage,
+    MemoryTarget,
+    Outlet,
+    Source,
+)
+from onceward.testing.engine import SCHEMA
+from onceward.testing.fakes import Prepared
+
+KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])
+Kind = Callable[..., Any]
+
+
+class Town:
+    """One target, and checkpoints that can be copied, deleted and put back."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.target = MemoryTarget()
+
+    def job(
+        self,
+        *,
+        ends: tuple[int, ...] = (4, 8),
+        storage: MemoryStorage | None = None,
+        logs: MemoryLogs | None = None,
+        name: str = "job",
+        place: str = "here",
+        sink: str | None = None,
+    ) -> Harness:
+        made = self.kind(self.target) if sink is None else self.kind(self.target, name=sink)
+        return Harness(
+            Outlet(made, lambda: self.target.rows),
+            source=Source(ends=ends),
+            storage=storage or MemoryStorage(),
+            logs=logs or MemoryLogs(),
+            name=name,
+            place=place,
+        )
+
+    def ids(self) -> list[int]:
+        return sorted(row["id"] for row in self.target.rows)
+
+
+def copied(harness: Harness) -> dict[str, Any]:
+    """A copy of the checkpoint at rest."""
+    return {"storage": deepcopy(harness.storage), "logs": deepcopy(harness.logs)}
+
+
+def refused_with(harness: Harness, error: type[OncewardError], *accepted: Accept) -> OncewardError:
+    ending = harness.life(conduct=Conduct(accepted=frozenset(accepted)))
+    assert isinstance(ending, Failed), ending
+    assert isinstance(ending.error, error), ending
+    assert ending.error.hint
+    return ending.error
+
+
+def accepting(what: Accept) -> Conduct:
+    return Conduct(accepted=frozenset({what}))
+
+
+@KINDS
+def test_s27_speculative_attempts_both_write(kind: Kind) -> None:
+    harness = Harness(fake(kind), source=Source(ends=(4, 8)))
+    harness.drain(Conduct(lost_attempts=lambda epoch, slot: 2))
+    assert harness.problems() == []
+
+
+@KINDS
+def test_s33_an_executor_dies_after_pre_commit_before_its_ack(kind: Kind) -> None:
+    harness = Harness(fake(kind), source=Source(ends=(4, 8)))
+    lost = Conduct(lost_attempts=lambda epoch, slot: 1)
+    harness.life(DiesAt("log commit 1"), lost)
+    harness.drain(lost)
+    assert harness.problems() == []
+    assert {row["attempt"] for row in harness.outlets[0].read() if row["slot"] == 0} <= {2, 6, 4}
+
+
+@KINDS
+def test_s31_two_jobs_with_the_same_name_into_one_target_are_told_apart(kind: Kind) -> None:
+    town = Town(kind)
+    town.job().drain()
+    error = refused_with(town.job(), CheckpointReplaced)
+    assert "fresh-start" in str(error)
+    assert town.ids() == list(range(8))
+
+
+@KINDS
+def test_s32_a_job_whose_name_begins_with_anothers_never_touches_it(kind: Kind) -> None:
+    town = Town(kind)
+    long = town.job(name="app-10")
+    long.life(DiesAt("log commit 0"))
+    short = town.job(name="app-1", storage=MemoryStorage(), logs=MemoryLogs())
+    short.drain()
+    assert [row for row in town.target.rows if row["version"].startswith("life-1")]
+    long.life(DiesAt("log commit 1", after=True))
+    short.drain()
+    long.drain()
+    assert long.leftovers() == short.leftovers() == []
+    assert town.ids() == sorted([*range(8), *range(8)])
+
+
+@KINDS
+def test_s34_an_old_copy_whose_later_epochs_were_published_is_refused(kind: Kind) -> None:
+    town = Town(kind)
+    harness = town.job(ends=(4, 8, 12))
+    harness.life(until=0)
+    old = copied(harness)
+    harness.life(until=1)
+    back = town.job(ends=(4, 8, 12), **old)
+    refused_with(back, CheckpointRolledBack)
+    assert town.ids() == list(range(8)), "refused before anything moved"
+    back.drain(accepting(Accept.ROLLBACK))
+    assert town.ids() == sorted([*range(12), *range(4, 8)]), "accepted: the rows since then come a second time"
+    back.drain()
+    assert town.ids() == sorted([*range(12), *range(4, 8)]), "the acceptance holds for one start"
+
+
+@KINDS
+def test_s34_sparks_logs_alone_went_back(kind: Kind) -> None:
+    town = Town(kind)
+    harness = town.job(ends=(4, 8, 12))
+    harness.life(until=0)
+    logs = deepcopy(harness.logs)
+    harness.life(until=1)
+    back = town.job(ends=(4, 8, 12), storage=harness.storage, logs=logs)  # type: ignore[arg-type]
+    refused_with(back, CheckpointRolledBack)
+    back.drain(accepting(Accept.ROLLBACK))
+    assert town.ids() == sorted([*range(12), *range(4, 8)])
+    assert back.leftovers() == []
+
+
+@KINDS
+def test_s35_a_fork_never_touches_its_parents_transactions(kind: Kind) -> None:
+    town = Town(kind)
+    parent = town.job(ends=(4, 8))
+    parent.life(DiesAt("log commit 1"))
+    fork = town.job(ends=(4, 8), place="elsewhere", **copied(parent))
+    fork.drain(accepting(Accept.COPY))
+    waiting = set(parent.leftovers())
+    assert waiting, "the fork left alone what the parent had staged"
+    refused_with(parent, CheckpointReplaced)
+    assert set(parent.leftovers()) == waiting
+    parent.drain(accepting(Accept.FRESH_START))
+    fork.drain(accepting(Accept.FRESH_START))
+    assert parent.leftovers() == fork.leftovers() == []
+    assert town.ids() == sorted([*range(8), *range(4, 8)]), "both are live: epoch 1 came from each, once"
+
+
+@KINDS
+def test_s36_a_checkpoint_that_was_deleted_is_noticed(kind: Kind) -> None:
+    town = Town(kind)
+    town.job().drain()
+    again = town.job()
+    refused_with(again, CheckpointReplaced)
+    assert IDENTITY not in again.storage.names(""), "a refused start leaves no trace"
+    again.drain(accepting(Accept.FRESH_START))
+    assert town.ids() == sorted([*range(8), *range(8)])
+    again.drain()
+
+
+IDENTITY = "identity.json"
+
+
+@KINDS
+def test_s37_a_source_that_was_rewound_with_sparks_logs_is_noticed(kind: Kind) -> None:
+    """The same epoch number with another barrier is another epoch."""
+    town = Town(kind)
+    harness = town.job(ends=(4, 8))
+    harness.life(until=1)
+    logs = harness.logs
+    assert isinstance(logs, MemoryLogs)
+    logs.forget_commit(1)
+    logs.plan(1, logs.offsets[1].replace('{"end": 8}', '{"end": 6}'))
+    refused_with(town.job(ends=(4, 6), storage=harness.storage, logs=logs), CheckpointRolledBack)  # type: ignore[arg-type]
+    assert town.ids() == list(range(8))
+
+
+def test_s38_one_checkpoint_spelled_in_many_ways_is_one_place(tmp_path: Path) -> None:
+    place = tmp_path / "checkpoint"
+    place.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    spellings = [place, f"{place}/", f"file:{place}", f"file://{place}", link, place / ".." / "checkpoint", str(place)]
+    assert {local_path(spelling) for spelling in spellings} == {place.resolve()}
+
+
+@KINDS
+def test_s39_a_copied_checkpoint_directory_is_refused(kind: Kind) -> None:
+    town = Town(kind)
+    harness = town.job(ends=(4, 8))
+    harness.life(until=0)
+    copy = town.job(ends=(4, 8), place="elsewhere", **copied(harness))
+    refused_with(copy, CheckpointCopied)
+    harness.drain()
+    refused_with(copy, CheckpointCopied, Accept.FRESH_START)
+    assert town.ids() == list(range(8))
+
+
+def test_a_checkpoint_of_another_job_is_refused() -> None:
+    town = Town(FakeTwoPhaseSink)
+    harness = town.job()
+    harness.drain()
+    other = town.job(name="another", storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    refused_with(other, ConfigurationError)
+
+
+@KINDS
+def test_s40_fewer_partitions_than_before_leave_no_orphans(kind: Kind) -> None:
+    for at in ("storage create manifests/0", "log commit 0"):
+        harness = Harness(fake(kind), source=Source(ends=(8, 16), keys=4))
+        harness.life(DiesAt(at), Conduct(partitions=lambda epoch: 4))
+        harness.drain(Conduct(partitions=lambda epoch: 1))
+        assert harness.problems() == []
+
+
+@KINDS
+def test_s41_more_partitions_then_a_failure_then_fewer(kind: Kind) -> None:
+    harness = Harness(fake(kind), source=Source(ends=(8, 16, 24), keys=4))
+    harness.life(DiesAt("log commit 1"), Conduct(partitions=lambda epoch: 2))
+    harness.life(
+        DiesAt("log commit 1"), Conduct(partitions=lambda epoch: 4, leaves_zombie=lambda epoch, slot: slot > 1)
+    )
+    harness.release_zombies()
+    harness.drain(Conduct(partitions=lambda epoch: 1))
+    assert harness.problems() == []
+
+
+def test_s42_clean_up_leaves_alone_what_is_not_ours() -> None:
+    town = Town(FakeTwoPhaseSink)
+    strangers = ["someone else's", "ow1_", "ow1_aaaaaaaa_bbbbbbbb_cccccc_0_0_0_1_dddddd", "ow2_x"]
+    for name in strangers:
+        town.target.transactions[name] = Prepared()
+    harness = town.job()
+    harness.life(DiesAt("log commit 0"))
+    harness.drain()
+    assert sorted(town.target.transactions) == sorted(strangers)
+
+
+@KINDS
+def test_s43_a_sink_that_was_renamed_while_it_has_decided_work_is_missed_by_name(kind: Kind) -> None:
+    town = Town(kind)
+    harness = town.job(sink="old name")
+    harness.life(DiesAt("log commit 0", after=True))
+    renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    error = refused_with(renamed, SinkMissing)
+    assert "old name" in str(error)
+    assert town.ids() == []
+    harness.drain()
+    assert town.ids() == list(range(8))
+
+
+@KINDS
+def test_s43_a_sink_that_was_removed_when_all_was_settled_is_not_missed(kind: Kind) -> None:
+    town = Town(kind)
+    harness = town.job(sink="old name", ends=(4, 8))
+    harness.life(until=0)
+    renamed = town.job(sink="new name", ends=(4, 8), storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    renamed.drain()
+    assert town.ids() == list(range(8))
+
+
+@KINDS
+def test_s44_a_sink_added_to_a_running_jobs_checkpoint_gets_the_epochs_from_then_on(kind: Kind) -> None:
+    first, second = fake(kind, "first"), fake(kind, "second")
+    harness = Harness(first, source=Source(ends=(4, 8)))
+    harness.life(DiesAt("log commit 0", after=True))
+    harness.outlets = (first, second)
+    harness.drain()
+    assert sorted(row["id"] for row in first.read()) == list(range(8))
+    assert sorted(row["id"] for row in second.read()) == list(range(4, 8))
+    assert harness.leftovers() == []
+
+
+def test_s44_onceward_comes_to_a_checkpoint_that_spark_has_used_alone() -> None:
+    harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=(4, 8, 12)))
+    plain = Harness(fake(FakeTwoPhaseSink), source=harness.source, logs=harness.logs)
+    plain.life(until=1)
+    harness.drain()
+    assert sorted(row["id"] for row in harness.outlets[0].read()) == list(range(8, 12))
+
+
+def test_s53_part_file_names_are_never_reused(workshop: Path) -> None:
+    """Not by another attempt, run, generation, takeover or job: the name holds them all."""
+    for name in ("one", "two"):
+        for generation in range(2):
+            sink = FileSink(workshop / "files", format="jsonl", name="files")
+            sink.check(SCHEMA, output_mode="append")
+            outlet = Outlet(sink, lambda: file_rows(workshop / "files"), ordered=False)  # type: ignore[arg-type, return-value]
+            harness = Harness(outlet, source=Source(ends=(4, 8)), name=name)
+            accepted = Conduct(accepted=frozenset({Accept.FRESH_START}) if generation else frozenset())
+            harness.life(DiesAt("log commit 1"), accepted)
+            harness.drain(Conduct(lost_attempts=lambda epoch, slot: 1))
+    assert sorted(row["id"] for row in file_rows(workshop / "files")) == sorted([*range(8)] * 4)
+    assert len(list((workshop / "files").glob("part-*"))) == 4 * 4
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE])
+@pytest.mark.parametrize("at", ["log commit 0", "storage create settled/0", "storage delete manifests/0"])
+def test_a_job_may_change_its_guarantee_between_two_runs(guarantee: Guarantee, at: str) -> None:
+    """Whatever the weaker run left behind, the exact one after it neither loses nor repeats what it delivers itself."""
+    for before, after in ((guarantee, Guarantee.EXACTLY_ONCE), (Guarantee.EXACTLY_ONCE, guarantee)):
+        harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=(4, 8)), guarantee=before)
+        harness.life(DiesAt(at))
+        harness.guarantee = after
+        harness.drain()
+        result = harness.audits()["two-phase"]
+        assert not set(result.missing) & set(range(4, 8))
+        assert not set(result.duplicate) & set(range(4, 8))
+        assert harness.leftovers() == []

@@ -1,0 +1,145 @@
+"""The checkpoint under another spelling is the same one; deleted, copied or rolled back it is another, and noticed."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from onceward.errors import CheckpointCopied, CheckpointRefused, CheckpointReplaced, CheckpointRolledBack
+
+from .ground import ROWS, Ground, expect_exactly_once
+
+
+def test_a_checkpoint_spelled_differently_is_the_same_checkpoint(
+    ground: Ground, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ground.work)
+    (ground.work / "link").symlink_to(ground.checkpoint)
+    spellings = [
+        str(ground.checkpoint),
+        f"{ground.checkpoint}/",
+        f"file:{ground.checkpoint}",
+        f"file://{ground.checkpoint}",
+        "checkpoint",
+        "./link",
+        f"{ground.work}/in/../checkpoint",
+    ]
+    for spelling in spellings:
+        ground.add_files(1)
+        ground.job(checkpoint=spelling).run(spark)
+        ground.expect_exactly_once()
+    assert ground.logs.decided() == len(spellings) - 1
+
+
+def copies(ground: Ground) -> dict[int, int]:
+    """How many times the rows of each source file stand in the table; the files must agree."""
+    table, files = ground.in_table(), ground.in_files()
+    assert sorted(row["id"] for row in table) == sorted(row["id"] for row in files)
+    counts = Counter(row["file"] for row in table)
+    assert not [count for count in counts.values() if count % ROWS]
+    return {file: count // ROWS for file, count in counts.items()}
+
+
+def deleted(ground: Ground) -> None:
+    shutil.rmtree(ground.checkpoint)
+
+
+def moved_to_a_copy(ground: Ground) -> None:
+    shutil.copytree(ground.checkpoint, ground.work / "copy")
+    shutil.rmtree(ground.checkpoint)
+    (ground.work / "copy").rename(ground.checkpoint)
+
+
+def rolled_back_in_place(ground: Ground) -> None:
+    """The directory stays, its content is that of an hour ago: a snapshot of the file system was put back."""
+    for path in [p for p in ground.checkpoint.rglob("*") if p.is_file()]:
+        path.unlink()
+    shutil.copytree(ground.work / "saved", ground.checkpoint, dirs_exist_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("harm", "error", "accept", "second_time"),
+    [
+        pytest.param(deleted, CheckpointReplaced, "fresh-start", {0, 1, 2}, id="deleted and made again"),
+        pytest.param(moved_to_a_copy, CheckpointCopied, "copy", set(), id="copied"),
+        pytest.param(rolled_back_in_place, CheckpointRolledBack, "rollback", {1, 2}, id="rolled back"),
+    ],
+)
+def test_a_checkpoint_that_is_not_the_one_the_target_knows_is_refused_until_accepted(
+    ground: Ground,
+    spark: SparkSession,
+    harm: Callable[[Ground], None],
+    error: type[CheckpointRefused],
+    accept: str,
+    second_time: set[int],
+) -> None:
+    ground.add_files(1)
+    ground.job().run(spark)
+    shutil.copytree(ground.checkpoint, ground.work / "saved")
+    ground.add_files(2)
+    ground.job().run(spark)
+    harm(ground)
+    ground.add_files(1)
+    others = {"fresh-start", "copy", "rollback"} - {accept}
+    for accepted in (set(), others):
+        with pytest.raises(error) as caught:
+            ground.job().run(spark, accept=accepted)
+        assert f"accept='{accept}'" in str(caught.value.hint)
+        assert caught.value.exit_code == 1
+    assert copies(ground) == {0: 1, 1: 1, 2: 1}
+    ground.job().run(spark, accept=accept)
+    expected = {file: 2 if file in second_time else 1 for file in range(4)}
+    assert copies(ground) == expected
+    # Accepted once, it is this job's checkpoint from now on.
+    ground.add_files(1)
+    ground.job().run(spark)
+    assert copies(ground) == {**expected, 4: 1}
+    ground.expect_nothing_staged()
+
+
+def test_two_jobs_side_by_side_do_not_touch_each_other(ground: Ground, spark: SparkSession) -> None:
+    """One job's name is a prefix of the other's, and they share both targets' places."""
+    ground.add_files(2)
+    for name in ("tested", "tested-1"):
+        ground.job(name=name, checkpoint=ground.work / name).run(spark)
+    assert copies(ground) == {0: 2, 1: 2}
+    for name in ("tested", "tested-1"):
+        ground.job(name=name, checkpoint=ground.work / name).run(spark)
+    assert copies(ground) == {0: 2, 1: 2}
+
+
+def test_a_pipeline_that_was_delivered_otherwise_before_is_taken_on(ground: Ground, spark: SparkSession) -> None:
+    """A user moves from plain foreachBatch to onceward with the checkpoint that they have."""
+    ground.add_files(2)
+    own: list[int] = []
+
+    def plain(batch: object, epoch: int) -> None:
+        own.extend(row.id for row in batch.collect())  # type: ignore[attr-defined]
+
+    query = (
+        ground.lucky(spark)
+        .writeStream.option("checkpointLocation", str(ground.checkpoint))
+        .trigger(availableNow=True)
+        .foreachBatch(plain)
+        .start()
+    )
+    query.awaitTermination()
+    ground.add_files(2)
+    ground.job().run(spark)
+    expect_exactly_once([*({"id": i} for i in own), *ground.in_table()], ground.ids())
+    expect_exactly_once([*({"id": i} for i in own), *ground.in_files()], ground.ids())
+
+
+def test_a_moved_checkpoint_is_still_the_same(ground: Ground, spark: SparkSession) -> None:
+    ground.add_files(1)
+    ground.job().run(spark)
+    elsewhere: Path = ground.work / "elsewhere"
+    ground.checkpoint.rename(elsewhere)
+    ground.add_files(1)
+    ground.job(checkpoint=elsewhere).run(spark)
+    ground.expect_exactly_once()

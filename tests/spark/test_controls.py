@@ -1,0 +1,55 @@
+"""The same kills, without onceward: if these tests found no duplicates, the others would prove nothing."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from onceward.testing import Audit, audit
+
+from .ground import ROWS, Ground, read_files, visible
+from .processes import run_to_end, said
+
+CONTROL = str(Path(__file__).with_name("control.py"))
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    """After one kill and a start that ran to the end."""
+    ground = Ground(tmp_path_factory.mktemp("control"))
+    ground.add_files(3)
+    assert run_to_end(ground, CONTROL, die=True) == -signal.SIGKILL, said(ground)
+    assert run_to_end(ground, CONTROL, die=False) == 0, said(ground)
+    return ground
+
+
+def judged(rows: list[dict[str, object]], ground: Ground) -> Audit:
+    return audit(rows, ground.ids(), key_column=None, epoch_column=None)
+
+
+def test_a_naive_foreach_batch_duplicates_a_whole_epoch_in_a_database(killed: Ground) -> None:
+    with closing(sqlite3.connect(killed.work / "naive.db")) as database:
+        rows = [{"id": identifier} for (identifier,) in database.execute("SELECT id FROM t")]
+    verdict = judged(rows, killed)
+    assert sorted(verdict.duplicate) == killed.ids()[ROWS : 2 * ROWS]
+    assert verdict.at_least_once
+    assert not verdict.exactly_once
+
+
+def test_a_naive_foreach_batch_duplicates_a_whole_epoch_in_a_folder(killed: Ground) -> None:
+    verdict = judged(read_files(visible(killed.work / "naive")), killed)
+    assert sorted(verdict.duplicate) == killed.ids()[ROWS : 2 * ROWS]
+
+
+def test_a_plain_reader_of_sparks_own_file_sink_sees_duplicates(killed: Ground, spark: SparkSession) -> None:
+    verdict = judged(read_files(visible(killed.work / "spark-out")), killed)
+    assert verdict.duplicate
+    assert verdict.at_least_once
+    # Who reads its metadata sees none: that is the guarantee that it gives, and the limit of it.
+    rows = [row.asDict() for row in spark.read.parquet(str(killed.work / "spark-out")).collect()]
+    assert judged(rows, killed).exactly_once

@@ -1,0 +1,195 @@
+"""Hooks, and everything that bounds an epoch: time, room, a deadline, and a stop."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from onceward import Hooks
+from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
+from onceward.sinks import SQLiteSink
+
+from .ground import Ground, wait_until
+from .sinks import ClosedFiles
+
+
+class Gate:
+    """Rows of one source file pass only while a file is there; the first one that has to wait says so."""
+
+    def __init__(self, folder: Path, *, file: int) -> None:
+        self.opening = folder / "open"
+        self.reached = folder / "reached"
+        self._file = file
+
+    def stream(self, ground: Ground, spark: SparkSession) -> DataFrame:
+        """The usual stream, through the gate."""
+        opening, reached, held = self.opening, self.reached, self._file
+
+        def wait(files: pa.Array) -> pa.Array:
+            if held in files.to_pylist():
+                reached.touch()
+                while not opening.exists():
+                    threading.Event().wait(0.02)
+            return files
+
+        return ground.lucky(spark).withColumn("gate", F.arrow_udf(wait, "int")("file"))
+
+
+def test_hooks_are_called_in_the_order_of_an_epochs_life(ground: Ground, spark: SparkSession) -> None:
+    calls: list[tuple[str, int]] = []
+
+    def remember(name: str) -> object:
+        return lambda epoch: calls.append((name, epoch))
+
+    names = ("on_begin", "on_pre_commit", "on_decision", "on_publish", "on_abort")
+    hooks = Hooks(**{name: remember(name) for name in names})  # type: ignore[arg-type]
+    ground.add_files(2)
+    ground.job(hooks=hooks).run(spark)
+    for epoch in range(2):
+        assert [name for name, number in calls if number == epoch] == list(names[:-1])
+
+
+@pytest.mark.parametrize("hook", ["on_begin", "on_pre_commit"])
+def test_a_hook_before_the_decision_can_veto_the_epoch(ground: Ground, spark: SparkSession, hook: str) -> None:
+    def veto(epoch: int) -> None:
+        if epoch == 1:
+            raise ValueError("not while the auditors are here")
+
+    ground.add_files(2)
+    with pytest.raises(StreamingQueryException, match="not while the auditors are here"):
+        ground.job(hooks=Hooks(**{hook: veto})).run(spark)
+    assert {row["file"] for row in ground.in_table()} == {0} == {row["file"] for row in ground.in_files()}
+    aborted: list[int] = []
+    ground.job(hooks=Hooks(on_abort=aborted.append)).run(spark)
+    assert aborted == [1]
+    ground.expect_exactly_once()
+    ground.expect_nothing_staged()
+
+
+def test_a_hook_after_the_decision_cannot_stop_the_epoch(ground: Ground, spark: SparkSession) -> None:
+    def fail(epoch: int) -> None:
+        raise ValueError("too late")
+
+    ground.add_files(1)
+    ground.job(hooks=Hooks(on_decision=fail, on_publish=fail)).run(spark)
+    ground.expect_exactly_once()
+
+
+def test_an_epoch_that_takes_too_long_is_cancelled_aborted_and_delivered_by_the_next_start(
+    ground: Ground, spark: SparkSession
+) -> None:
+    """Once while the driver stages it, once while the executors do."""
+    gate = Gate(ground.work, file=1)
+    ground.add_files(2)
+
+    def run(timeout_s: float | None) -> None:
+        stream = lambda session: gate.stream(ground, session)  # noqa: E731
+        ground.job(pipeline=stream, epoch_timeout_s=timeout_s).run(spark)
+
+    for _ in range(2):
+        # Longer than the epochs that are not held: the first one also warms up the workers.
+        with pytest.raises(EpochTimedOut) as caught:
+            run(20.0 if not ground.checkpoint.exists() else 5.0)
+        assert caught.value.exit_code == 3
+        assert caught.value.epoch == 1
+        assert {row["file"] for row in ground.in_table()} == {0} == {row["file"] for row in ground.in_files()}
+    gate.opening.touch()
+    run(None)
+    ground.expect_exactly_once()
+    ground.expect_nothing_staged()
+
+
+def test_a_stop_in_the_middle_of_an_epoch_finishes_and_publishes_it(
+    ground: Ground, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gate = Gate(ground.work, file=1)
+    ground.add_files(8)
+    run = ground.job(pipeline=lambda session: gate.stream(ground, session), trigger=None).start(spark)
+    wait_until(gate.reached.exists, "epoch 1 is being staged")
+    stopping = threading.Thread(target=run.stop)
+    stopping.start()
+    assert run.query.isActive
+    gate.opening.touch()
+    stopping.join()
+    status = run.status()
+    assert (status.active, status.decided, status.settled) == (False, 1, 1)
+    assert {row["file"] for row in ground.in_table()} == {0, 1}
+    assert "Traceback" not in capfd.readouterr().err
+    ground.job(pipeline=lambda session: gate.stream(ground, session)).run(spark)
+    ground.expect_exactly_once()
+    ground.expect_nothing_staged()
+
+
+def test_stopping_a_busy_stream_again_and_again_is_quiet_and_loses_nothing(
+    ground: Ground, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ground.add_files(30)
+    for turn in range(1, 6):
+        run = ground.job(trigger=None).start(spark)
+        wait_until(lambda: run.status().decided >= 2 * turn or not run.query.isActive, "two more epochs")
+        run.stop()
+        status = run.status()
+        assert (status.active, status.settled) == (False, status.decided)
+        assert run.query.exception() is None
+    words = capfd.readouterr().err
+    assert "Traceback" not in words
+    assert "\tat " not in words
+    ground.job().run(spark)
+    ground.expect_exactly_once()
+
+
+def test_a_trigger_with_an_interval_runs_until_it_is_stopped(ground: Ground, spark: SparkSession) -> None:
+    ground.add_files(2)
+    run = ground.job(trigger="1 second").start(spark)
+    assert not run.await_termination(timeout_s=0.1)
+    wait_until(lambda: run.status().settled >= 1, "both epochs are settled while it runs")
+    ground.expect_exactly_once()
+    run.stop()
+
+
+def test_a_target_that_is_down_holds_back_staging_and_gets_everything_later(
+    ground: Ground, spark: SparkSession
+) -> None:
+    begun: list[int] = []
+    opening = ground.work / "open"
+    sinks = [ClosedFiles(ground.files, opening), SQLiteSink(ground.database, table="t")]
+    ground.add_files(7)
+    job = ground.job(sinks, max_unpublished_epochs=2, hooks=Hooks(on_begin=begun.append))
+    run = job.start(spark)
+    # Epochs 0, 1 and 2 wait to be published; Spark has planned the fourth, and is held there.
+    wait_until(lambda: run.status().planned == 3, "the fourth epoch is planned")
+    threading.Event().wait(1.0)
+    assert begun == [0, 1, 2]
+    assert run.status().settled == -1
+    assert ground.in_files() == [] == ground.in_table()
+    opening.touch()
+    run.await_termination()
+    assert begun == list(range(7))
+    ground.expect_exactly_once()
+
+
+def test_a_target_that_stays_down_fails_the_job_and_the_next_start_publishes_first(
+    ground: Ground, spark: SparkSession
+) -> None:
+    opening = ground.work / "open"
+    sinks = [ClosedFiles(ground.files, opening), SQLiteSink(ground.database, table="t")]
+    ground.add_files(2)
+    with pytest.raises(PublishFailed) as caught:
+        ground.job(sinks, publish_deadline_s=0.5).run(spark)
+    assert (caught.value.exit_code, caught.value.epoch, caught.value.sink) == (3, 0, "files:out")
+    assert ground.in_files() == [] == ground.in_table()
+    with pytest.raises(OncewardError, match="the target is down"):
+        ground.job(sinks, publish_deadline_s=0.5).run(spark)
+    opening.touch()
+    published: list[int] = []
+    run = ground.job(sinks, hooks=Hooks(on_publish=published.append)).start(spark)
+    assert published[0] == 0, "recovery publishes before the query starts"
+    run.await_termination()
+    ground.expect_exactly_once()
+    ground.expect_nothing_staged()
