@@ -1,7 +1,7 @@
 """The job that the crash tests run as a process of its own, with `onceward run`, and kill.
 
-`ONCEWARD_TEST` tells it at which point of the protocol to die (itself, its JVM and its workers at once) or to pause. The
-points are reached by the job's hooks, by sinks that extend the real ones, and by wrapping the protocol's own steps
+`ONCEWARD_TEST` tells it at which point of the protocol to die (itself, its JVM and its workers at once) or to pause.
+The points are reached by the job's hooks, by sinks that extend the real ones, and by wrapping the protocol's own steps
 here: the library knows nothing of it.
 """
 

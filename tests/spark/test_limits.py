@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from onceward import Hooks
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
 from onceward.sinks import SQLiteSink
+from onceward.spark.run import Run
 
 from .ground import Ground, wait_until
 from .sinks import ClosedFiles
@@ -130,10 +131,15 @@ def test_stopping_a_busy_stream_again_and_again_is_quiet_and_loses_nothing(
     ground: Ground, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ground.add_files(30)
-    for turn in range(1, 6):
+
+    def run_until(epoch: int) -> Run:
         run = ground.job(trigger=None).start(spark)
-        wait_until(lambda: run.status().decided >= 2 * turn or not run.query.isActive, "two more epochs")
+        wait_until(lambda: run.status().decided >= epoch or not run.query.isActive, "two more epochs")
         run.stop()
+        return run
+
+    for turn in range(1, 6):
+        run = run_until(2 * turn)
         status = run.status()
         assert (status.active, status.settled) == (False, status.decided)
         assert run.query.exception() is None

@@ -58,18 +58,24 @@ def test_killed_at_random_a_reader_never_sees_a_duplicate_or_anything_early(
     record_property("seed", seed)
     dice = random.Random(seed)
     with Reader(ground) as reader:
-        for number in range(KILLS):
+        for _ in range(KILLS):
             ground.add_files(dice.randrange(3, 7))
-            process = start(ground, trigger=None, small=dice.choice([0, 1000]))
-            with ended_at_last(process):
-                wait_until(lambda: starts(ground) > number or process.poll() is not None, "the driver starts")
-                threading.Event().wait(dice.uniform(0.0, 5.0))
-                assert process.poll() is None, said(ground)
-                kill(process)
+            start_and_kill(ground, small=dice.choice([0, 1000]), after_s=dice.uniform(0.0, 5.0))
         assert run_to_end(ground) == 0, said(ground)
     ground.expect_exactly_once()
     ground.expect_nothing_staged()
     assert not reader.sights, f"seed {seed}: {reader.sights}"
+
+
+def start_and_kill(ground: Ground, *, small: int, after_s: float) -> None:
+    """Kill so long after Spark has come up, when recovery is next."""
+    before = starts(ground)
+    process = start(ground, trigger=None, small=small)
+    with ended_at_last(process):
+        wait_until(lambda: starts(ground) > before or process.poll() is not None, "the driver starts")
+        threading.Event().wait(after_s)
+        assert process.poll() is None, said(ground)
+        kill(process)
 
 
 def starts(ground: Ground) -> int:

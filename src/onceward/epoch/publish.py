@@ -47,6 +47,9 @@ from onceward.wal import read_segment
 
 log = logging.getLogger("onceward")
 
+_LOOKS = 3
+_BETWEEN_LOOKS_S = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class PublishLimits:
@@ -80,7 +83,7 @@ class Publisher:
 
     def _publish_epoch(self, epoch: int) -> None:
         notify(self._ground.hooks.on_decision, epoch)
-        manifest = self._ground.register.manifest(epoch, settle_fates(self._ground, epoch))
+        manifest = self._find_manifest(epoch)
         if self._ground.watermark() >= epoch:
             # Another driver settled it since we last looked. That frees the names of its files, so the manifest just
             # read may be that of a driver which woke up too late: nothing of it may be published.
@@ -96,6 +99,17 @@ class Publisher:
                 hint="the checkpoint was put together from two; restore it whole from one backup",
             )
         self.publish_manifest(manifest)
+
+    def _find_manifest(self, epoch: int) -> Manifest | None:
+        """The manifest that counts. One that is missing is looked for again: its driver may be about to write it."""
+        for _ in range(_LOOKS):
+            manifest = self._ground.register.manifest(epoch, settle_fates(self._ground, epoch))
+            if manifest is not None or self._ground.watermark() >= epoch:
+                return manifest
+            if self._ground.decisions.is_engine_made(epoch):
+                return None
+            self._ground.clock.pause(_BETWEEN_LOOKS_S)
+        return None
 
     def publish_manifest(self, manifest: Manifest) -> None:
         """Publish what a manifest names, settle it, and tell."""

@@ -1,12 +1,14 @@
 """Taking an undecided epoch over from a driver that may be dead, or only asleep.
 
-The order is the whole point (DESIGN §4): reserve, *read the decision again*, fix the fate, and only then abort. Each
-step by itself may be the last one before a crash: a reservation without fate is refused by a publisher or stepped over
-by the next taker; a fate `taken` without an abort leaves orphans with a lower takeover number, which this epoch's next
-taker or the reaper removes.
+The order is the whole point (DESIGN §4): reserve, *read the decision again*, fix the fate, read it once more, and only
+then abort. Each step by itself may be the last one before a crash: a reservation without fate is refused by a publisher
+or stepped over by the next taker; a fate `taken` without an abort leaves orphans with a lower takeover number, which
+this epoch's next taker or the reaper removes.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from onceward.epoch.ground import Ground
 from onceward.epoch.reap import abort_transactions
@@ -23,6 +25,9 @@ def take_over(ground: Ground, epoch: int) -> int | None:
         return None
     if ground.register.decide_fate(epoch, takeover, Fate.TAKEN) is not Fate.TAKEN:
         return None
+    if ground.decisions.decided() >= epoch:
+        _adopt(ground, epoch, takeover)
+        return None
 
     def is_void(name: TransactionName) -> bool:
         return name.epoch == epoch and name.takeover < takeover
@@ -30,6 +35,21 @@ def take_over(ground: Ground, epoch: int) -> int | None:
     abort_transactions(ground, is_void)
     ground.hooks.on_abort(epoch)
     return takeover
+
+
+def _adopt(ground: Ground, epoch: int, takeover: int) -> None:
+    """The epoch was decided between the second look and the fate: let what was decided count under our number.
+
+    Lower reservations that are still open are refused first, so that no other taker can abort what is adopted. Nobody
+    else writes this number's manifest, so the copy cannot meet another one. Without a manifest to copy, whoever
+    publishes finds none and stops with `EpochLost`.
+    """
+    files = ground.register.files(epoch)
+    lower = [t for t in files.reserved | files.fates if t < takeover]
+    taken = [t for t in lower if ground.register.decide_fate(epoch, t, Fate.REFUSED) is Fate.TAKEN]
+    manifest = ground.register.manifest(epoch, max(taken, default=0))
+    if manifest is not None:
+        ground.register.create_manifest(replace(manifest, takeover=takeover))
 
 
 def highest_taken(ground: Ground, epoch: int) -> int:
