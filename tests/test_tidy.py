@@ -101,9 +101,7 @@ def test_no_function_is_too_long() -> None:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    expect_none(
-        [f"{where}: {length} lines" for where, length in lengths.items() if length > LINES_IN_A_FUNCTION]
-    )
+    expect_none([f"{where}: {length} lines" for where, length in lengths.items() if length > LINES_IN_A_FUNCTION])
 
 
 def test_init_files_only_re_export() -> None:

@@ -20,6 +20,7 @@ from onceward.contracts import (
     WriteAheadSink,
 )
 from onceward.errors import OncewardError
+from onceward.identity import Fingerprint, Generation, JobIdentity, TransactionName
 from onceward.job import Job, foreach_batch
 from onceward.spark.run import Run
 
@@ -27,10 +28,13 @@ __all__ = [
     "AlreadyCommitted",
     "CheckpointCommitter",
     "Committed",
+    "Fingerprint",
+    "Generation",
     "Guarantee",
     "Handle",
     "Hooks",
     "Job",
+    "JobIdentity",
     "Lost",
     "OncewardError",
     "Outcome",
@@ -41,6 +45,7 @@ __all__ = [
     "Sink",
     "SlotContext",
     "SlotValues",
+    "TransactionName",
     "TransactionalWriteAheadSink",
     "TwoPhaseCommitSink",
     "WriteAheadSink",

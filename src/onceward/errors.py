@@ -15,6 +15,7 @@
     ├── OutputLost              decided, but the target no longer has what was staged   exit 1
     ├── SinkMissing             pending work names a sink that the job does not have    exit 1
     ├── PublishFailed           the target did not take a decided epoch in time         exit 3
+    ├── TargetUnavailable       the target cannot be asked what it holds                exit 3
     ├── EpochTimedOut           an epoch took longer than it may; it was aborted        exit 3
     ├── StorageFailed           the checkpoint's storage refused an operation           exit 3
     └── Fenced                  another driver owns this checkpoint now                 exit 4
@@ -103,6 +104,12 @@ class SinkMissing(OncewardError):
 
 class PublishFailed(OncewardError):
     """A decided epoch could not be published before the deadline. It stays staged, in order."""
+
+    exit_code = 3
+
+
+class TargetUnavailable(OncewardError):
+    """The target did not say what it holds of ours, so recovery cannot plan."""
 
     exit_code = 3
 

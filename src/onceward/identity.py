@@ -11,7 +11,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NewType, Self
+from typing import Final, NewType, Self
 
 from onceward.errors import ConfigurationError
 
@@ -53,6 +53,11 @@ def new_run() -> RunId:
 def fingerprint_of(barrier: bytes) -> Fingerprint:
     """Digest of an epoch's offset-log entry: two epochs N with one fingerprint cover the same source rows."""
     return Fingerprint(_token(hashlib.sha256(barrier).digest(), 16))
+
+
+STRAIGHT: Final = Fingerprint("straight")
+"""Stands for the fingerprint in the names of output that went to the target before its epoch was decided: such output
+proves nothing about a decision."""
 
 
 def checked_name(kind: str, name: str) -> str:
@@ -133,8 +138,12 @@ class TransactionName:
         return f"ow1_{self.job}_{self.generation}_{self.sink}_{numbers}_{self.run}"
 
     def belongs_to(self, job: JobIdentity, sink: SinkName) -> bool:
-        """Whether this job, in this very generation, made it for this sink."""
-        return (self.job, self.generation, self.sink) == (job.digest, job.generation, sink_digest(sink))
+        """Whether this job, in this very generation, made it for this sink: the scope of `pending`."""
+        return self.is_of(job, sink) and self.generation == job.generation
+
+    def is_of(self, job: JobIdentity, sink: SinkName) -> bool:
+        """Whether a job of this name made it for this sink, in whatever generation: the scope of `receipts`."""
+        return (self.job, self.sink) == (job.digest, sink_digest(sink))
 
 
 def sink_digest(sink: SinkName) -> str:

@@ -84,6 +84,11 @@ def test_named_tests_exist(scenario: Scenario) -> None:
     assert scenario.tests or scenario.result.startswith(WITHOUT_A_TEST), "neither a test nor a reason"
 
 
+def test_every_test_that_the_page_names_exists() -> None:
+    named = _TEST.findall(PAGE.read_text(encoding="utf-8"))
+    assert [test for test in named if not exists(test)] == []
+
+
 def test_a_test_that_does_not_exist_is_noticed() -> None:
     here = "docs/test_scenarios.py"
     assert exists(f"{here}::test_a_test_that_does_not_exist_is_noticed")

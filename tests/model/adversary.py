@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from .invariants import after_crash
 from .world import Bounds, Driver, Slot, Step, World, called, put
 
 
@@ -28,7 +29,7 @@ def start(bounds: Bounds, w: World) -> Iterator[Step]:
 def crash(w: World) -> Iterator[Step]:
     for d in w.drivers:
         if d.run and w.crashes and w.runs >= 0:
-            yield put(w._replace(crashes=w.crashes - 1), d, Driver(), "crashes")
+            yield put(after_crash(w._replace(crashes=w.crashes - 1), d), d, Driver(), "crashes")
 
 
 def late_write(w: World) -> Iterator[Step]:

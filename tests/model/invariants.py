@@ -1,6 +1,6 @@
 """What must never happen. Each function hands back the world, with `broken` set if it has just happened."""
 
-from .world import Bounds, Row, Staged, World, called
+from .world import Bounds, Driver, Row, Staged, World, adopts, called
 
 
 def show(w: World, s: Staged, *, receipt: bool) -> World:
@@ -18,6 +18,21 @@ def show(w: World, s: Staged, *, receipt: bool) -> World:
         broken = f"epoch {s.epoch} is visible after a later one"
     receipts = w.receipts | {row} if receipt else w.receipts
     return w._replace(visible=w.visible | {row}, receipts=receipts, broken=broken)
+
+
+def after_decision(w: World, d: Driver) -> World:
+    """EpochLost is excused if the decision came after the last look of someone who had taken the epoch over."""
+    late = any(n == d.epoch and t > d.takeover for n, t in w.looked)
+    return w._replace(excused=w.excused | {d.epoch}) if late else w
+
+
+def after_crash(w: World, d: Driver) -> World:
+    """A taker that dies right after `taken` never looks, and nobody can tell that it aborted nothing."""
+    n, t = d.epoch, d.takeover
+    if not adopts(d, n, t):
+        return w
+    excused = w.excused | {n} if n in w.decided else w.excused
+    return w._replace(looked=w.looked | {(n, t)}, excused=excused)
 
 
 def after_stop(w: World, why: str, n: int) -> World:

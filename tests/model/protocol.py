@@ -15,8 +15,8 @@ write. Anything may happen between two steps. Spark checks its own logs first an
 
 Rules (`rules.py`) can be taken away one by one. Invariants (`invariants.py`):
     show           nothing is visible before its decision, twice, in two versions, or before an earlier epoch
-    after_stop     `EpochLost` needs its one excuse (see `engine_fate`), `Refused` a checkpoint that was tampered with,
-                   and a run that is left alone gets through: it is neither fenced nor does it wait for ever
+    after_stop     `EpochLost` needs its excuse (decided after the last look of a taker, or the taker died before that
+                   look bore fruit), `Refused` a checkpoint that was tampered with, and a run that is left alone gets through: it is neither fenced nor does it wait for ever
     after_success  the last run to report success leaves every epoch visible, and nothing that is never reaped
 
 Left out: generations and forks (other names, so disjoint), torn files (refused), time-outs of the target, `rewind`.
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .adversary import faults
-from .invariants import after_stop, after_success, show
+from .invariants import after_decision, after_stop, after_success, show
 from .rules import Rule
 from .world import (
     Bounds,
@@ -38,6 +38,7 @@ from .world import (
     Staged,
     Step,
     World,
+    adopts,
     called,
     done,
     idle,
@@ -160,19 +161,54 @@ class Protocol:
             yield put(w, d, after, f"reads the log again: epoch {d.epoch} is undecided")
 
     def engine_fate(self, w: World, d: Driver) -> Steps:
-        """Create the fate. The one excuse for EpochLost: the epoch was decided since the re-read, or still can be by a
-        driver past its last check. Neither can be seen from here, for Spark's log is not fenced."""
         n, t = d.epoch, d.takeover
         if self.has(Rule.FATE_ONCE) and Register(n, t, Fate.REFUSED) in w.registers:
             yield put(w, d, d._replace(engine="survey", epoch=-1, takeover=0), f"finds {n}.{t} refused")
             return
         mine = Register(n, t, Fate.TAKEN)
         others = frozenset(r for r in w.registers if (r.epoch, r.takeover) != (n, t))
-        zombie = any(x.engine in ("commit_check", "commit_write") and x.epoch == n for x in w.drivers)
-        excused = w.excused | {n} if zombie or n in w.commits else w.excused
-        w = w._replace(registers=others | {mine}, excused=excused)
-        after = d._replace(engine="abort" if self.has(Rule.ABORT_LAST) else "survey", taken=d.taken | {mine})
+        w = w._replace(registers=others | {mine})
+        following = "look" if self.has(Rule.ADOPT) else "abort"
+        if not self.has(Rule.ADOPT):
+            w = w._replace(looked=w.looked | {(n, t)})
+        after = d._replace(engine=following if self.has(Rule.ABORT_LAST) else "survey", taken=d.taken | {mine})
         yield put(w, d, after, f"creates fate {n}.{t} = taken")
+
+    def engine_look(self, w: World, d: Driver) -> Steps:
+        """The last look. What is decided later, by a driver past its last check, is lost: Spark's log is not fenced."""
+        n, t = d.epoch, d.takeover
+        if n <= self.decided_up_to(w):
+            # It is not ours to run, and the lower transactions are not ours to abort.
+            after = d._replace(engine="close", taken=frozenset(r for r in d.taken if r.epoch != n))
+            yield put(w, d, after, f"looks once more: epoch {n} is decided")
+        else:
+            w = w._replace(looked=w.looked | {(n, t)})
+            yield put(w, d, d._replace(engine="abort"), f"looks once more: epoch {n} is undecided")
+
+    def engine_close(self, w: World, d: Driver) -> Steps:
+        """Refuse what is open below, then read the manifest that counted there."""
+        n, t = d.epoch, d.takeover
+        lower = sorted(r for r in w.registers if r.epoch == n and r.takeover < t)
+        waiting = [r for r in lower if r.fate == Fate.OPEN]
+        if waiting and self.has(Rule.ADOPT_CLOSES_LOWER):
+            refused = w.registers - {waiting[0]} | {waiting[0]._replace(fate=Fate.REFUSED)}
+            label = f"creates fate {n}.{waiting[0].takeover} = refused"
+            yield put(w._replace(registers=refused), d, d, label)
+            return
+        below = max((r.takeover for r in lower if r.fate == Fate.TAKEN), default=0)
+        m = next((m for m in w.manifests if (m.epoch, m.takeover) == (n, below)), None)
+        if m is not None:
+            yield put(w, d, d._replace(engine="adopt", adopting=m), f"reads {n}.{below}, to adopt it")
+        elif not (self.has(Rule.ADOPT_WAITS) and any(adopts(x, n, below) for x in w.drivers)):
+            yield put(w, d, d._replace(engine="survey", epoch=-1, takeover=0), f"finds no {n}.{below} to adopt")
+
+    def engine_adopt(self, w: World, d: Driver) -> Steps:
+        """Nobody else writes this number, so the copy meets no other one."""
+        assert d.adopting is not None
+        n, t = d.epoch, d.takeover
+        w = w._replace(manifests=w.manifests | {d.adopting._replace(takeover=t)})
+        after = d._replace(engine="survey", epoch=-1, takeover=0, adopting=None)
+        yield put(w, d, after, f"adopts {n}.{d.adopting.takeover} as {n}.{t}")
 
     def engine_abort(self, w: World, d: Driver) -> Steps:
         n, t = d.epoch, d.takeover
@@ -253,7 +289,7 @@ class Protocol:
         if there and self.has(Rule.MANIFEST_ONCE):
             yield self._stop(w, d, "Fenced", n)
             return
-        w = w._replace(manifests=w.manifests - there | {Manifest(n, t, d.run)})
+        w = w._replace(manifests=w.manifests - there | {Manifest(n, t, d.run, t)})
         yield put(w, d, d._replace(engine="check_after"), f"writes manifest {n}.{t}")
 
     def engine_check_after(self, w: World, d: Driver) -> Steps:
@@ -270,7 +306,7 @@ class Protocol:
 
     def engine_commit_write(self, w: World, d: Driver) -> Steps:
         n = d.epoch
-        w = w._replace(commits=w.commits | {n}, decided=w.decided | {n})
+        w = after_decision(w._replace(commits=w.commits | {n}, decided=w.decided | {n}), d)
         yield self._go_to(w, d, n + 1, False, f"writes commits/{n} (the decision), goes on")
 
     def engine_finish(self, w: World, d: Driver) -> Steps:
@@ -308,10 +344,11 @@ class Protocol:
         if n <= w.settled and self.has(Rule.SETTLED_LAST if m else Rule.LOOK_AGAIN):
             yield put(w, d, idle(d), f"publisher looks again: epoch {n} is settled")
         elif m is not None:
-            if n > w.settled and self.bounds.slots(n) and Staged(Slot.WAL, n, m.takeover, m.run, 0) not in w.staged:
+            if n > w.settled and self.bounds.slots(n) and Staged(Slot.WAL, n, m.staged, m.run, 0) not in w.staged:
                 w = w._replace(broken=f"the segment of decided epoch {n} is gone")
             yield put(w, d, d._replace(publisher="publish_txn", manifest=m), f"publisher reads {n}.{m.takeover}")
-        else:
+        elif not any(adopts(x, n, self.valid_takeover(w, n)) for x in w.drivers):
+            # It pauses before it gives up, so a taker that lives gets to adopt what was decided.
             yield self._stop(w, d, "EpochLost", n)
 
     def publisher_publish_txn(self, w: World, d: Driver) -> Steps:
@@ -341,7 +378,7 @@ class Protocol:
         if n in self.bounds.empty or receipt or (n <= w.pruned and self.has(Rule.PRUNE_MARK)):
             yield put(w, d, after, f"publisher finds the segment of epoch {n} published")
         else:
-            segment = Staged(Slot.WAL, n, m.takeover, m.run, 0)
+            segment = Staged(Slot.WAL, n, m.staged, m.run, 0)
             w = show(w, segment, receipt=self.has(Rule.RECEIPT))
             yield put(w, d, after, f"publisher sends {called({segment})}")
 

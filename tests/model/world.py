@@ -26,11 +26,12 @@ class Staged(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """Names attempt 0 of every slot of `run`; lies at `manifests/<epoch>.<takeover>`."""
+    """Names attempt 0 of every slot of `run`, staged as `staged`; lies at `manifests/<epoch>.<takeover>`."""
 
     epoch: int
     takeover: int
     run: int
+    staged: int  # the takeover number in the names of its transactions: a lower one if it was adopted
 
 
 class Register(NamedTuple):
@@ -60,6 +61,7 @@ class Driver(NamedTuple):
     latest: int = -1  # the highest offsets entry that Spark read when it started
     surveyed: bool = False  # an epoch has been staged: foreachBatch no longer looks again
     replayed: int = -1  # the epoch that recovery found published though undecided
+    adopting: Manifest | None = None  # the manifest that counted below `takeover`, read and not copied yet
     publisher: str = "idle"
     publishing: int = -1
     manifest: Manifest | None = None
@@ -92,8 +94,10 @@ class World(NamedTuple):
     rollbacks: int = 0
     prunes: int = 0
     reaps: int = 0
-    # Ghosts, read by invariants only: epochs ever decided, epochs whose EpochLost is excused, what went wrong.
+    # Ghosts, read by invariants only: epochs ever decided, takeovers (epoch, number) after whose last look nobody looks
+    # for a decision any more, epochs whose EpochLost is excused, what went wrong.
     decided: frozenset[int] = frozenset()
+    looked: frozenset[tuple[int, int]] = frozenset()
     excused: frozenset[int] = frozenset()
     broken: str = ""
     drivers: tuple[Driver, ...] = ()
@@ -141,8 +145,13 @@ def put(w: World, before: Driver, after: Driver, label: str) -> Step:
     return Step(f"run {before.run} {label}" if before.run else label, w._replace(drivers=tuple(drivers)))
 
 
+def adopts(d: Driver, n: int, t: int) -> bool:
+    """The driver has taken n over as t, and has not looked yet whether it was decided, or is copying what was."""
+    return (d.epoch, d.takeover) == (n, t) and d.engine in ("look", "close", "adopt")
+
+
 def names(m: Manifest, s: Staged) -> bool:
-    return (s.epoch, s.takeover, s.run, s.attempt) == (m.epoch, m.takeover, m.run, 0)
+    return (s.epoch, s.takeover, s.run, s.attempt) == (m.epoch, m.staged, m.run, 0)
 
 
 def called(staged: set[Staged]) -> str:

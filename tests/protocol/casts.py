@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from onceward.committers import FileCheckpointCommitter
 from onceward.sinks.files import FileSink
@@ -21,10 +22,14 @@ from onceward.testing import (
     FakeWriteAheadSink,
     MemoryTarget,
     Outlet,
+    Source,
 )
 from onceward.testing.engine import SCHEMA
 
 Rows = list[dict[str, object]]
+
+SMALL = Source(ends=(2, 3), keys=2)
+"""Two slots in epoch 0, one in epoch 1, a row in each."""
 
 
 def fake(kind: Callable[..., object], name: str | None = None) -> Outlet:
@@ -38,8 +43,8 @@ def file_rows(folder: Path) -> Rows:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def files(folder: Path) -> Outlet:
-    sink = FileSink(folder / "files", format="jsonl")
+def files(folder: Path, **options: Any) -> Outlet:
+    sink = FileSink(folder / "files", format="jsonl", **options)
     sink.check(SCHEMA, output_mode="append")
     return Outlet(sink, lambda: file_rows(folder / "files"), ordered=False)  # type: ignore[arg-type]
 
@@ -77,6 +82,7 @@ class Cast:
     name: str
     make: Callable[[Path], tuple[Outlet, ...]]
     on_disk: bool = True
+    source: Source = SMALL
 
 
 CASTS = (
@@ -85,6 +91,11 @@ CASTS = (
     Cast("fake slotwise", lambda folder: (fake(FakeSlotwiseSink),), on_disk=False),
     Cast("fake plain", lambda folder: (fake(FakeWriteAheadSink),), on_disk=False),
     Cast("FileSink", lambda folder: (files(folder),)),
+    Cast(
+        "FileSink with two files a slot",
+        lambda folder: (files(folder, max_rows_per_file=1),),
+        source=Source(ends=(4,), keys=2),
+    ),
     Cast("SQLiteSink", lambda folder: (sqlite(folder),)),
     Cast("StdoutSink", lambda folder: (stdout(folder),)),
     Cast("FileSink and SQLiteSink", lambda folder: (files(folder), sqlite(folder))),

@@ -41,7 +41,8 @@ def stand_between(patch: pytest.MonkeyPatch) -> None:
 
 def _watched_call(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def watched(path: Any, *args: Any, **options: Any) -> Any:
-        if _living and str(path).startswith(str(_living[-1][0])):
+        changes = name != "mkdir" or not os.path.isdir(path)
+        if changes and _living and str(path).startswith(str(_living[-1][0])):
             return _living[-1][1].perform(f"os {name} {Path(path).name}", partial(call, path, *args, **options))
         return call(path, *args, **options)
 

@@ -124,6 +124,11 @@ class Ground:
         }
         return Job(sinks=sinks or both, **settings)
 
+    def forget_commit(self, epoch: int) -> None:
+        """As a power loss may. Hadoop's checksum goes as well: it would keep Spark from writing the entry again."""
+        (self.checkpoint / "commits" / str(epoch)).unlink()
+        (self.checkpoint / "commits" / f".{epoch}.crc").unlink()
+
     def in_files(self) -> list[dict[str, Any]]:
         """What a plain reader of the directory sees."""
         return read_files(visible(self.files))

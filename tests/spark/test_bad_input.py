@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from onceward import Job
@@ -128,11 +129,6 @@ WRONG_STARTS: list[tuple[str, Callable[[Ground], Job], str]] = [
         lambda g: g.job(pipeline=lambda s: g.stream(s).groupBy("file").count(), output_mode="complete"),
         "a file is never changed",
     ),
-    (
-        "results that Spark cannot append",
-        lambda g: g.job([FileSink(g.files)], pipeline=lambda s: g.stream(s).groupBy("file").count()),
-        "append",
-    ),
 ]
 
 
@@ -162,6 +158,15 @@ def test_the_checkpoint_of_another_job_is_refused(ground: Ground, spark: SparkSe
     with pytest.raises(ConfigurationError, match="belongs to the job 'tested', not to 'other'") as caught:
         ground.job(name="other").start(spark)
     assert caught.value.hint
+    ground.expect_exactly_once()
+
+
+def test_what_spark_itself_refuses_leaves_nothing_behind(ground: Ground, spark: SparkSession) -> None:
+    """Counts cannot be appended without a watermark."""
+    ground.add_files(1)
+    with pytest.raises(AnalysisException, match="output mode"):
+        ground.job(pipeline=lambda s: ground.lucky(s).groupBy("id", "file", "luck").count().drop("count")).run(spark)
+    ground.job().run(spark)
     ground.expect_exactly_once()
 
 

@@ -89,7 +89,7 @@ def test_executors_killed_in_mid_stage_and_after_pre_commit_leave_no_trace(clust
             assert driver.poll() is None, said(ground)
             os.kill(executor_of(int(marker.read_text())), signal.SIGKILL)
         assert driver.wait(PATIENCE_S) == 0, said(ground)
-    assert said(ground).count("ExecutorLostFailure") or said(ground).count("Lost executor")
+    assert (ground.work / "driver-0.log").read_text().count("ERROR TaskSchedulerImpl: Lost executor") == 2
     ground.expect_exactly_once()
     # The lost attempt left a finished hidden file. It was never visible, and the reaper has removed it.
     ground.expect_nothing_staged()

@@ -142,7 +142,7 @@ def test_a_forgotten_decision_shows_what_each_guarantee_means(
     ground.add_files(2)
     ground.job(guarantee=guarantee).run(spark)
     ground.expect_exactly_once()
-    (ground.checkpoint / "commits" / "1").unlink()
+    ground.forget_commit(1)
     ground.job(guarantee=guarantee).run(spark)
     for rows in (ground.in_files(), ground.in_table()):
         counts = Counter(row["id"] for row in rows)

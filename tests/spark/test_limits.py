@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,26 +83,44 @@ def test_a_hook_after_the_decision_cannot_stop_the_epoch(ground: Ground, spark: 
     ground.expect_exactly_once()
 
 
+class TimerOfTheGate(threading.Thread):
+    """In place of `threading.Timer`: its time is up when the gate holds someone, however fast the machine is."""
+
+    reached: Path
+
+    def __init__(self, interval: float, function: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self.function = function
+        self.finished = threading.Event()
+
+    def run(self) -> None:
+        while not self.finished.wait(0.02):
+            if self.reached.exists():
+                self.function()
+                return
+
+    def cancel(self) -> None:
+        self.finished.set()
+
+
 def test_an_epoch_that_takes_too_long_is_cancelled_aborted_and_delivered_by_the_next_start(
-    ground: Ground, spark: SparkSession
+    ground: Ground, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once while the driver stages it, once while the executors do."""
     gate = Gate(ground.work, file=1)
+    job = ground.job(pipeline=lambda session: gate.stream(ground, session), epoch_timeout_s=5.0)
+    monkeypatch.setattr(TimerOfTheGate, "reached", gate.reached, raising=False)
+    monkeypatch.setattr(threading, "Timer", TimerOfTheGate)
     ground.add_files(2)
-
-    def run(timeout_s: float | None) -> None:
-        stream = lambda session: gate.stream(ground, session)  # noqa: E731
-        ground.job(pipeline=stream, epoch_timeout_s=timeout_s).run(spark)
-
     for _ in range(2):
-        # Longer than the epochs that are not held: the first one also warms up the workers.
+        gate.reached.unlink(missing_ok=True)
         with pytest.raises(EpochTimedOut) as caught:
-            run(20.0 if not ground.checkpoint.exists() else 5.0)
-        assert caught.value.exit_code == 3
-        assert caught.value.epoch == 1
+            job.run(spark)
+        assert (caught.value.exit_code, caught.value.epoch) == (3, 1)
         assert {row["file"] for row in ground.in_table()} == {0} == {row["file"] for row in ground.in_files()}
     gate.opening.touch()
-    run(None)
+    gate.reached.unlink()
+    ground.job(pipeline=lambda session: gate.stream(ground, session)).run(spark)
     ground.expect_exactly_once()
     ground.expect_nothing_staged()
 

@@ -121,9 +121,7 @@ def test_a_deleted_commit_entry_makes_spark_repeat_the_epoch_and_the_targets_not
     ground.job(small_epoch_rows=small).run(spark)
     before = ground.in_table()
     for _ in range(2):
-        newest = ground.logs.planned()
-        (ground.checkpoint / "commits" / str(newest)).unlink()
-        (ground.checkpoint / "commits" / f".{newest}.crc").unlink()
+        ground.forget_commit(ground.logs.planned())
         ground.job(small_epoch_rows=small).run(spark)
         assert ground.in_table() == before
         ground.expect_exactly_once()

@@ -50,8 +50,7 @@ def recover(
         limits=PublishLimits(deadline_s=loaded.publish_deadline_s),
         tell=plans.append,
     )
-    for plan in plans:
-        _show(plan, as_json=json, looked=True)
+    _show(Plan(tuple(step for plan in plans for step in plan.steps)), as_json=json, looked=True)
 
 
 def _show(plan: Plan, *, as_json: bool, looked: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -152,5 +152,5 @@ class TransactionalWriteAheadSink(Sink):
         """
 
 
-AnySink = TwoPhaseCommitSink[object] | WriteAheadSink | TransactionalWriteAheadSink
+AnySink = TwoPhaseCommitSink[Any] | WriteAheadSink | TransactionalWriteAheadSink
 """The closed set of templates; the protocol matches on it."""

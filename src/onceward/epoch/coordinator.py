@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from onceward.contracts import Guarantee
-from onceward.epoch.ground import Ground
+from onceward.contracts import AnySink, Guarantee, WriteAheadSink
+from onceward.epoch.ground import Ground, notify
+from onceward.epoch.publish import Publisher, PublishLimits
 from onceward.epoch.reap import abort_transactions
 from onceward.epoch.stage import EpochOrder, SlotAck
 from onceward.epoch.takeover import highest_taken
@@ -45,7 +47,7 @@ class Coordinator:
                 epoch=epoch,
                 hint="is the checkpoint given to onceward the checkpointLocation of this query?",
             )
-        if ground.guarantee is Guarantee.EXACTLY_ONCE and (known := self._published.get(epoch)) is not None:
+        if (known := self._published.get(epoch)) is not None:
             if known != barrier.fingerprint:
                 raise CheckpointRolledBack(
                     "the offset log changed under a published epoch", epoch=epoch, hint="restart to see the choices"
@@ -63,12 +65,40 @@ class Coordinator:
             fingerprint=barrier.fingerprint,
             sinks=ground.sinks,
             storage=ground.storage,
+            straight=ground.guarantee is not Guarantee.EXACTLY_ONCE,
         )
-        return order if ground.guarantee is Guarantee.EXACTLY_ONCE else self._announce(order)
+        return self._announce(order) if ground.guarantee is Guarantee.AT_MOST_ONCE else order
 
-    def pre_commit(self, order: EpochOrder, acks: Iterable[SlotAck]) -> Manifest:
-        """Make the epoch's handles durable. After this returns, the engine may decide."""
-        manifest = self.manifest(order, acks)
+    def finish(self, order: EpochOrder, acks: Sequence[SlotAck], limits: PublishLimits | None = None) -> None:
+        """All slots are staged: let go what may go before the decision, then write the manifest.
+
+        At least once, what needs no log goes to its target now; a plain write-ahead sink waits for the decision as
+        always, since its committer spares it most repetitions. At most once, everything goes now, with one try.
+        """
+        limits = limits or PublishLimits()
+        match self._ground.guarantee:
+            case Guarantee.EXACTLY_ONCE:
+                self.pre_commit(order, acks)
+            case Guarantee.AT_LEAST_ONCE:
+                self._deliver(order, acks, [s for s in order.sinks if not isinstance(s, WriteAheadSink)], limits)
+                self.pre_commit(order, acks, [s.name for s in order.sinks if isinstance(s, WriteAheadSink)])
+            case Guarantee.AT_MOST_ONCE:
+                self._deliver(order, acks, order.sinks, replace(limits, deadline_s=0.0))
+
+    def _deliver(
+        self, order: EpochOrder, acks: Sequence[SlotAck], sinks: Sequence[AnySink], limits: PublishLimits
+    ) -> None:
+        manifest = replace(self._manifest(order, acks), straight=True)
+        publisher = Publisher(self._ground, limits)
+        for sink in sinks:
+            if manifest.sinks[sink.name].slots:
+                publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+
+    def pre_commit(
+        self, order: EpochOrder, acks: Sequence[SlotAck], waiting: Sequence[SinkName] | None = None
+    ) -> Manifest:
+        """Make the handles of the sinks that wait for the decision durable. Afterwards the engine may decide."""
+        manifest = self._manifest(order, acks, waiting)
         self._ground.hooks.on_pre_commit(order.epoch)
         self._write(manifest)
         # A takeover that was fixed while the manifest was being written makes it void. Saying so now, before the engine
@@ -77,13 +107,16 @@ class Coordinator:
             raise _fenced(order.epoch)
         return manifest
 
-    def manifest(self, order: EpochOrder, acks: Iterable[SlotAck], *, straight: bool = False) -> Manifest:
-        """The acks of all slots, sorted by sink."""
+    def _manifest(
+        self, order: EpochOrder, acks: Sequence[SlotAck], waiting: Sequence[SinkName] | None = None
+    ) -> Manifest:
+        """The acks of all slots, sorted by sink; those of sinks that do not wait are left out."""
         slots: dict[SinkName, list[SlotEntry]] = {sink.name: [] for sink in order.sinks}
         for ack in sorted(acks, key=lambda ack: ack.slot):
             for staged in ack.staged:
                 for name in staged.sinks:
-                    slots[name].append(SlotEntry(ack.slot, ack.rows, staged.handle))
+                    if waiting is None or name in waiting:
+                        slots[name].append(SlotEntry(ack.slot, ack.rows, staged.handle))
         return Manifest(
             job=order.job,
             epoch=order.epoch,
@@ -93,7 +126,6 @@ class Coordinator:
             timestamp=order.timestamp,
             created_at=self._ground.clock.now(),
             sinks={sink.name: SinkEntry(sink.means, tuple(slots[sink.name])) for sink in order.sinks},
-            straight=straight,
         )
 
     def abort(self, order: EpochOrder) -> None:
@@ -103,20 +135,16 @@ class Coordinator:
             return (name.epoch, name.takeover, name.run) == (order.epoch, order.takeover, order.run)
 
         abort_transactions(self._ground, is_ours)
-        self._ground.hooks.on_abort(order.epoch)
+        notify(self._ground.hooks.on_abort, order.epoch)
 
     def _announce(self, order: EpochOrder) -> EpochOrder | None:
-        """For the weaker guarantees: record the attempt before the first row leaves.
+        """At most once: record the attempt before the first row leaves. An epoch that has a record is not tried again.
 
-        At most once, an epoch that has any record was attempted and is not delivered again.
+        That too gets a manifest: the run took the epoch over, so only one with its own number counts.
         """
-        files = self._ground.register.files(order.epoch)
-        settled = self._ground.watermark() >= order.epoch
-        # Also where nothing is delivered: the run took the epoch over, so only a manifest with its number counts.
-        if not settled and order.takeover not in files.manifests:
-            self._write(self.manifest(order, (), straight=True))
-        attempted = settled or bool(files.manifests)
-        return None if attempted and self._ground.guarantee is Guarantee.AT_MOST_ONCE else order
+        attempted = bool(self._ground.register.files(order.epoch).manifests)
+        self._write(replace(self._manifest(order, ()), straight=True))
+        return None if attempted else order
 
     def _write(self, manifest: Manifest) -> None:
         self._refuse_if_fenced(manifest.epoch, manifest.takeover)
@@ -126,11 +154,10 @@ class Coordinator:
     def _refuse_if_fenced(self, epoch: int, takeover: int) -> None:
         """Another driver has decided, settled or taken over the epoch that this one is about to work on."""
         ground = self._ground
-        weaker = ground.guarantee is not Guarantee.EXACTLY_ONCE
-        if ground.decisions.decided() >= epoch or (ground.watermark() >= epoch and not weaker):
+        if max(ground.decisions.decided(), ground.watermark()) >= epoch:
             raise _fenced(epoch)
         files = ground.register.files(epoch)
-        if ground.register.taken(epoch, files) > takeover or (takeover in files.manifests and not weaker):
+        if ground.register.taken(epoch, files) > takeover or takeover in files.manifests:
             raise _fenced(epoch)
 
 

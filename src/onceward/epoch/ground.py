@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
+from onceward.contracts.hooks import EpochHook
 from onceward.identity import JobIdentity, RunId, SinkName
 from onceward.manifest import Register, SettledLog
 from onceward.wal import Shelf
+
+log = logging.getLogger("onceward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +50,11 @@ class Ground:
     def sink(self, name: SinkName) -> AnySink | None:
         """The sink of that name, if the job still has it."""
         return next((sink for sink in self.sinks if sink.name == name), None)
+
+
+def notify(hook: EpochHook, epoch: int) -> None:
+    """Tell a hook of what has happened already: it cannot undo it, so its failure must not stop the epoch."""
+    try:
+        hook(epoch)
+    except Exception:
+        log.warning("a hook failed in epoch %d; the epoch goes on", epoch, exc_info=True)

@@ -6,7 +6,6 @@ crash: commits answer "already", write-ahead sinks find their receipt, the marke
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +27,7 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
-from onceward.contracts.hooks import EpochHook
-from onceward.epoch.ground import Ground
+from onceward.epoch.ground import Ground, log, notify
 from onceward.epoch.reap import abort_all, orphans
 from onceward.epoch.takeover import settle_fates
 from onceward.errors import (
@@ -44,8 +42,6 @@ from onceward.errors import (
 from onceward.identity import Fingerprint, SinkName
 from onceward.manifest import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
 from onceward.wal import read_segment
-
-log = logging.getLogger("onceward")
 
 _LOOKS = 3
 _BETWEEN_LOOKS_S = 0.5
@@ -294,14 +290,6 @@ def _send_values(
     if committer is not None:
         committer.commit_checkpoint(slot, manifest.epoch)
     return Committed()
-
-
-def notify(hook: EpochHook, epoch: int) -> None:
-    """Tell a hook of what has happened already: it cannot undo it, so its failure must not stop the epoch."""
-    try:
-        hook(epoch)
-    except Exception:
-        log.warning("a hook failed in epoch %d; the epoch goes on", epoch, exc_info=True)
 
 
 def _output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:

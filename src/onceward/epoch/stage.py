@@ -16,13 +16,16 @@ from typing import Protocol, Self
 import pyarrow as pa
 
 from onceward.contracts import AnySink, Handle, SlotContext, Storage, TwoPhaseCommitSink
-from onceward.identity import Fingerprint, JobIdentity, RunId, SinkName
+from onceward.identity import STRAIGHT, Fingerprint, JobIdentity, RunId, SinkName
 from onceward.wal import WAL, SegmentWriter, Shelf
 
 
 @dataclass(frozen=True, slots=True)
 class EpochOrder:
-    """What the driver tells every task of an epoch. Picklable."""
+    """What the driver tells every task of an epoch. Picklable.
+
+    `straight`: what is staged will go to the target before the decision, so it must not bear the epoch's fingerprint.
+    """
 
     job: JobIdentity
     epoch: int
@@ -32,6 +35,7 @@ class EpochOrder:
     fingerprint: Fingerprint
     sinks: tuple[AnySink, ...]
     storage: Storage
+    straight: bool = False
 
     def context(self, sink: SinkName, slot: int, attempt: int) -> SlotContext:
         """The context of one attempt in one sink."""
@@ -44,7 +48,7 @@ class EpochOrder:
             attempt=attempt,
             run=self.run,
             timestamp=self.timestamp,
-            fingerprint=self.fingerprint,
+            fingerprint=STRAIGHT if self.straight else self.fingerprint,
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onceward.epoch.ground import Ground
+from onceward.epoch.ground import Ground, notify
 from onceward.epoch.reap import abort_transactions
 from onceward.identity import TransactionName
 from onceward.manifest import Fate
@@ -33,7 +33,7 @@ def take_over(ground: Ground, epoch: int) -> int | None:
         return name.epoch == epoch and name.takeover < takeover
 
     abort_transactions(ground, is_void)
-    ground.hooks.on_abort(epoch)
+    notify(ground.hooks.on_abort, epoch)
     return takeover
 
 

@@ -38,8 +38,7 @@ class SinkEntry:
 class Manifest:
     """The durable list of an epoch's handles, written before `foreachBatch` returns. Every epoch has one.
 
-    `straight` marks an epoch of a job that delivers before the decision (at-least-once, at-most-once): it has nothing
-    to publish afterwards.
+    `straight` marks an epoch whose rows go to the target before the decision: no receipt is written for them.
     """
 
     job: JobIdentity

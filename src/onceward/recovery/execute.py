@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from onceward.contracts import Guarantee
 from onceward.epoch import Ground, Publisher, PublishLimits, take_over
 from onceward.errors import EpochLost, Fenced
 from onceward.identity import Fingerprint, Generation
@@ -82,8 +81,7 @@ def _execute(ground: Ground, plan: Plan, done: Recovered, publisher: Publisher) 
             case AlreadyPublished(epoch, fingerprint, settled):
                 if not settled:
                     _finish_forgotten(ground, epoch, publisher)
-                if ground.guarantee is Guarantee.EXACTLY_ONCE:
-                    done.published[epoch] = fingerprint
+                done.published[epoch] = fingerprint
             case Reap():
                 publisher.sweep()
             case Refuse(error):

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from onceward.contracts import Receipt
 from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRolledBack, OncewardError
-from onceward.identity import Fingerprint, Generation
+from onceward.identity import STRAIGHT, Fingerprint, Generation
 from onceward.manifest import Manifest
 from onceward.recovery.survey import EpochSurvey, Survey
 
@@ -164,7 +164,7 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
     foreign = sorted({r.generation for r in survey.receipts if r.generation not in survey.known_generations})
     if foreign:
         yield _replaced(survey, foreign)
-    ours = [r for r in survey.receipts if r.generation == survey.generation]
+    ours = [r for r in survey.receipts if r.generation == survey.generation and r.fingerprint != STRAIGHT]
     ahead = max((r.epoch for r in ours), default=-1)
     if max(ahead, survey.watermark) > max(survey.planned, survey.decided):
         yield _rolled_back(

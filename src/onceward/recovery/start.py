@@ -5,12 +5,20 @@ The identity is written only after the first survey found nothing to object to, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
 from onceward.epoch import Coordinator, Ground, PublishLimits
-from onceward.errors import CheckpointCopied, CheckpointRolledBack, ConfigurationError, Fenced
+from onceward.errors import (
+    CheckpointCopied,
+    CheckpointRolledBack,
+    ConfigurationError,
+    Fenced,
+    OncewardError,
+    TargetUnavailable,
+)
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
 from onceward.manifest import IdentityFile, IdentityRecord
 from onceward.recovery.execute import recover
@@ -55,7 +63,8 @@ def open_checkpoint(
     )
     _refuse_unlike(record, name, place, accepted)
     known = frozenset(record.known) if record else frozenset[Generation]()
-    survey = take_survey(ground, known_generations=known)
+    with _told_plainly():
+        survey = take_survey(ground, known_generations=known)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
         if survey.is_outdated(ground) or IdentityFile(storage).read() != record:
@@ -64,7 +73,8 @@ def open_checkpoint(
         raise plan.refusal
     record = _identify(ground, survey, record, place)
     ground = replace(ground, job=record.identity, adopted=record.adopted)
-    done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
+    with _told_plainly():
+        done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
     return Opened(ground, Coordinator(ground, takeovers=done.takeovers, published=done.published))
 
 
@@ -97,7 +107,22 @@ def inspect_checkpoint(
         _refuse_unlike(record, record.job, place, accepted)
     except CheckpointCopied as error:
         return Plan((Refuse(error),))
-    return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
+    with _told_plainly():
+        return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    """A target that does not answer, or does not let us look or abort: what it holds is unknown, so nothing starts."""
+    try:
+        yield
+    except OncewardError:
+        raise
+    except Exception as error:
+        raise TargetUnavailable(
+            f"a target does not let onceward recover: {type(error).__name__}: {error}",
+            hint="see that the target runs, and that this user may read and remove what onceward keeps there",
+        ) from error
 
 
 def _refuse_unlike(record: IdentityRecord | None, name: JobName, place: str, accepted: frozenset[Accept]) -> None:

@@ -29,7 +29,7 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
 )
 from onceward.errors import ConfigurationError, TargetRefused
-from onceward.identity import Fingerprint, JobIdentity, TransactionName, sink_digest
+from onceward.identity import Fingerprint, JobIdentity, TransactionName
 from onceward.sinks.files_formats import FORMATS
 from onceward.sinks.files_layout import (
     HIDDEN,
@@ -281,8 +281,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
 
         One visible file of several is enough: it proves the decision, and committing the slot again shows the others.
         """
-        job_digest, sink = job.digest, sink_digest(self.name)
-        names = published(self.path, f"part-ow1_{job_digest}_")
+        names = published(self.path, f"part-ow1_{job.digest}_")
         finals = {parsed for name in names if (parsed := FinalName.parse(name)) is not None}
         owners = ((final, TransactionName.parse(final.transaction)) for final in finals)
         return {
@@ -295,7 +294,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
                 fingerprint=Fingerprint(final.fingerprint),
             )
             for final, owner in owners
-            if owner is not None and owner.sink == sink and owner.job == job_digest
+            if owner is not None and owner.is_of(job, self.name)
         }
 
     # --- the hidden folder ----------------------------------------------------------------------

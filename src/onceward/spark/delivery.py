@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
-from onceward.contracts import Guarantee
-from onceward.epoch import EpochOrder, Publisher, PublisherThread, PublishLimits, SlotAck
+from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck
 from onceward.errors import EpochTimedOut, OncewardError
 from onceward.recovery import Opened
 from onceward.spark.schema import check_sinks
@@ -74,10 +73,8 @@ class Delivery:
             order = self._coordinator.begin(epoch)
             if order is None:
                 consume(batch)
-            elif self._ground.guarantee is Guarantee.EXACTLY_ONCE:
-                self._coordinator.pre_commit(order, self._stage(batch, order))
             else:
-                self._deliver_straight(order, self._stage(batch, order))
+                self._coordinator.finish(order, self._stage(batch, order), self._limits.publish)
             self._newest = epoch
             return True
 
@@ -120,17 +117,6 @@ class Delivery:
                 epoch=order.epoch,
                 hint="nothing of it is visible; it is aborted at the next start",
             )
-
-    def _deliver_straight(self, order: EpochOrder, acks: list[SlotAck]) -> None:
-        """The weaker guarantees: to the target at once, before the decision. At most once means one try."""
-        limits = self._limits.publish
-        if self._ground.guarantee is Guarantee.AT_MOST_ONCE:
-            limits = replace(limits, deadline_s=0.0)
-        manifest = self._coordinator.manifest(order, acks, straight=True)
-        publisher = Publisher(self._ground, limits)
-        for sink in order.sinks:
-            if manifest.sinks[sink.name].slots:
-                publisher.deliver(sink, manifest.sinks[sink.name], manifest)
 
     @contextmanager
     def _time_limit(self, batch: DataFrame, epoch: int) -> Iterator[None]:

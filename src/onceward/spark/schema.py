@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from onceward.contracts import AnySink
 from onceward.errors import TargetRefused
@@ -12,7 +13,22 @@ from onceward.errors import TargetRefused
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of the batches that staging will get for this Spark schema."""
-    return to_arrow_schema(schema, timezone="UTC")
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except (PySparkTypeError, ValueError, pa.ArrowException):
+        unfit = [field.name for field in schema if not _fits(field)]
+        raise TargetRefused(
+            f"the stream has columns of a type that Arrow does not have: {', '.join(unfit)}",
+            hint="cast them in the query, for example to a string or a number",
+        ) from None
+
+
+def _fits(field: StructField) -> bool:
+    try:
+        to_arrow_schema(StructType([field]), timezone="UTC")
+    except (PySparkTypeError, ValueError, pa.ArrowException):
+        return False
+    return True
 
 
 def check_sinks(sinks: tuple[AnySink, ...], schema: StructType, *, output_mode: str) -> None:

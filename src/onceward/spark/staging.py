@@ -38,15 +38,27 @@ class StageTask:
         if running is not None and int(running) != self.order.epoch:
             raise Fenced(f"this task was started for epoch {running}", epoch=self.order.epoch)
         slot = context.partitionId()
-        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=self._in_utc(batches))
+        batches_in_utc = (in_utc(batch, self.schema) for batch in batches)
+        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=batches_in_utc)
         yield pa.RecordBatch.from_pydict(
             {"slot": pa.array([slot], pa.int32()), "ack": pa.array([ack.to_json()], pa.string())}
         )
 
-    def _in_utc(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Spark gives timestamps in the session's time zone here and in UTC on the driver: the sinks get UTC."""
-        for batch in batches:
-            yield batch if batch.schema.equals(self.schema) else batch.cast(self.schema)
+
+def in_utc(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Spark gives timestamps in the session's time zone to executors and in UTC to the driver: the sinks get UTC.
+
+    Types are compared as they print: below that, in the names inside a map, Spark and Arrow differ without meaning it,
+    and casting such a column fails on its nulls.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        column if str(column.type) == str(wanted.type) else column.cast(wanted.type)
+        for column, wanted in zip(batch.columns, schema, strict=True)
+    ]
+    fields = [wanted.with_type(column.type) for column, wanted in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def use_this_python(batch: DataFrame) -> None:
@@ -72,12 +84,17 @@ def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list
 
     Asking for one row more than allowed makes the answer certain and bounds what the driver holds: fewer rows than
     asked for means that every partition was read to its end, so nothing is missing and all state is committed. When it
-    turns out too large nothing has been staged, and the executors compute it once more.
+    turns out too large, or PySpark fails to cast it (nulls in some nested types), nothing has been staged, and the
+    executors compute it once more.
     """
-    table = batch.limit(most_rows + 1).toArrow()
+    try:
+        table = batch.limit(most_rows + 1).toArrow()
+    except pa.ArrowException:
+        return None
     if table.num_rows > most_rows:
         return None
-    return [stage_slot(order, slot=0, attempt=0, batches=table.to_batches())]
+    schema = arrow_schema(batch.schema)
+    return [stage_slot(order, slot=0, attempt=0, batches=[in_utc(part, schema) for part in table.to_batches()])]
 
 
 def consume(batch: DataFrame) -> None:

@@ -225,7 +225,7 @@ class RandomFaults(Faults):
 
     def _can_wait(self, what: str) -> bool:
         verb = what.split(" ")[2]
-        return verb in ("commit", "abort")
+        return verb in ("commit", "commit_all", "abort")
 
     def repeats(self, what: str) -> bool:
         """See `Faults.repeats`."""

@@ -21,7 +21,7 @@ from onceward.contracts import AnySink, Clock, Guarantee, Hooks, Storage, TwoPha
 from onceward.epoch import Coordinator, EpochOrder, Ground, Publisher, PublishLimits, SlotAck, stage_slot
 from onceward.errors import OncewardError
 from onceward.identity import JobName
-from onceward.manifest import IdentityFile, Manifest
+from onceward.manifest import IdentityFile
 from onceward.recovery import Accept, Plan, open_checkpoint
 from onceward.testing.audit import Audit, audit
 from onceward.testing.engine import Batch, ConcurrentUpdate, Engine, EngineLogs, MemoryLogs, Source
@@ -244,21 +244,7 @@ class _Driver:
         order = self.coordinator.begin(batch.epoch)
         if order is None:
             return
-        acks = self._stage(order, batch)
-        if self.ground.guarantee is Guarantee.EXACTLY_ONCE:
-            self.coordinator.pre_commit(order, acks)
-            return
-        self._deliver_straight(self.coordinator.manifest(order, acks, straight=True))
-
-    def _deliver_straight(self, manifest: Manifest) -> None:
-        """The weaker guarantees: to the target at once, before the decision. At most once means one try."""
-        limits = self.harness.limits
-        if self.ground.guarantee is Guarantee.AT_MOST_ONCE:
-            limits = replace(limits, deadline_s=0.0)
-        publisher = Publisher(self.ground, limits)
-        for sink in self.ground.sinks:
-            if manifest.sinks[sink.name].slots:
-                publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+        self.coordinator.finish(order, self._stage(order, batch), self.harness.limits)
 
     def _stage(self, order: EpochOrder, batch: Batch) -> list[SlotAck]:
         acks = []

@@ -208,6 +208,12 @@ class FaultyTwoPhaseSink(_Reads, TwoPhaseCommitSink[Any]):
             self.faults.later(what, lambda: self.inner.commit(handle))
         return outcome
 
+    def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """See `TwoPhaseCommitSink`. One operation where the sink makes it one, else one for each slot."""
+        if type(self.inner).commit_all is TwoPhaseCommitSink.commit_all:
+            return super().commit_all(handles)
+        return self.faults.perform(f"{self._label} commit_all", lambda: self.inner.commit_all(handles))
+
     def abort(self, handle: Handle) -> None:
         """See `TwoPhaseCommitSink`."""
         self.faults.perform(f"{self._label} abort {handle.get('transaction')}", lambda: self.inner.abort(handle))

@@ -88,6 +88,26 @@ class TwoPhaseConformance(SinkConformance):
         assert self.make_sink().commit(handle) == AlreadyCommitted()
         assert self.ids() == [0, 2]
 
+    def test_committing_all_slots_together_is_committing_each_and_can_be_repeated(self) -> None:
+        """Scenario 4: some were committed before the driver died, the others are now."""
+        sink = self.make_sink()
+        handles = [self.stage(sink, self.context(sink, slot=slot)) for slot in (0, 1)]
+        sink.commit(handles[1])
+        assert list(sink.commit_all(handles)) == [Committed(), AlreadyCommitted()]
+        assert list(self.make_sink().commit_all(handles)) == [AlreadyCommitted(), AlreadyCommitted()]
+        assert list(sink.commit_all([])) == []
+        assert self.ids() == [0, 1, 2, 3]
+
+    def test_committing_all_names_the_slot_that_is_gone(self) -> None:
+        """Scenario 52: and never hides it behind the others."""
+        sink = self.make_sink()
+        handles = [self.stage(sink, self.context(sink, slot=slot)) for slot in (0, 1)]
+        sink.abort(handles[0])
+        first, second = sink.commit_all(handles)
+        assert not isinstance(first, Committed | AlreadyCommitted)
+        assert isinstance(second, Committed | AlreadyCommitted)
+        assert self.ids() == [1, 3]
+
     def test_a_commit_of_what_was_aborted_never_claims_success(self) -> None:
         """Scenario 52: it is noticed."""
         sink = self.make_sink()
