@@ -20,23 +20,32 @@ def show(w: World, s: Staged, *, receipt: bool) -> World:
     return w._replace(visible=w.visible | {row}, receipts=receipts, broken=broken)
 
 
+def after_last_look(w: World, n: int, t: int) -> World:
+    """A taker looks for the last time and sees n undecided. A driver past its own last check can still decide it."""
+    past = {(n, x.run) for x in w.drivers if x.epoch == n and x.takeover < t and x.engine.startswith("commit_")}
+    return w._replace(zombies=w.zombies | past)
+
+
 def after_decision(w: World, d: Driver) -> World:
-    """EpochLost is excused if the decision came after the last look of someone who had taken the epoch over."""
-    late = any(n == d.epoch and t > d.takeover for n, t in w.looked)
-    return w._replace(excused=w.excused | {d.epoch}) if late else w
+    """The one excuse for EpochLost: it was decided by such a driver, which Spark's log does not fence."""
+    return w._replace(excused=w.excused | {d.epoch}) if (d.epoch, d.run) in w.zombies else w
 
 
 def after_crash(w: World, d: Driver) -> World:
-    """A taker that dies right after `taken` never looks, and nobody can tell that it aborted nothing."""
+    """A taker that dies between `taken` and the copy looks no more, and nobody can tell that it aborted nothing."""
     n, t = d.epoch, d.takeover
     if not adopts(d, n, t):
         return w
-    excused = w.excused | {n} if n in w.decided else w.excused
-    return w._replace(looked=w.looked | {(n, t)}, excused=excused)
+    return w._replace(excused=w.excused | {n}) if n in w.decided else after_last_look(w, n, t)
 
 
 def after_stop(w: World, why: str, n: int) -> World:
-    """A run ends by itself. EpochLost and Refused need their cause, and a run left alone gets through."""
+    """A run ends by itself. EpochLost and Refused need their cause, and a run left alone gets through.
+
+    What is lost is lost whole: then it can be rewound and computed again.
+    """
+    if why == "EpochLost" and any(r.epoch == n for r in w.visible):
+        return w._replace(broken=f"EpochLost of epoch {n}, of which a part is visible")
     excused = {"Success": True, "EpochLost": n in w.excused, "Refused": any(w.fingerprints)}
     if excused.get(why, w.runs >= 0):
         return w

@@ -15,8 +15,8 @@ write. Anything may happen between two steps. Spark checks its own logs first an
 
 Rules (`rules.py`) can be taken away one by one. Invariants (`invariants.py`):
     show           nothing is visible before its decision, twice, in two versions, or before an earlier epoch
-    after_stop     `EpochLost` needs its excuse (decided after the last look of a taker, or the taker died before that
-                   look bore fruit), `Refused` a checkpoint that was tampered with, and a run that is left alone gets through: it is neither fenced nor does it wait for ever
+    after_stop     `EpochLost` needs its excuse (decided after a taker's last look, by a driver past its own last check;
+                   or the taker died before it looked), `Refused` a checkpoint that was tampered with, and a run that is left alone gets through: it is neither fenced nor does it wait for ever
     after_success  the last run to report success leaves every epoch visible, and nothing that is never reaped
 
 Left out: generations and forks (other names, so disjoint), torn files (refused), time-outs of the target, `rewind`.
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .adversary import faults
-from .invariants import after_decision, after_stop, after_success, show
+from .invariants import after_decision, after_last_look, after_stop, after_success, show
 from .rules import Rule
 from .world import (
     Bounds,
@@ -168,11 +168,12 @@ class Protocol:
         mine = Register(n, t, Fate.TAKEN)
         others = frozenset(r for r in w.registers if (r.epoch, r.takeover) != (n, t))
         w = w._replace(registers=others | {mine})
-        following = "look" if self.has(Rule.ADOPT) else "abort"
-        if not self.has(Rule.ADOPT):
-            w = w._replace(looked=w.looked | {(n, t)})
-        after = d._replace(engine=following if self.has(Rule.ABORT_LAST) else "survey", taken=d.taken | {mine})
-        yield put(w, d, after, f"creates fate {n}.{t} = taken")
+        following = "survey"
+        if self.has(Rule.ABORT_LAST):
+            following = "look" if self.has(Rule.ADOPT) else "abort"
+        if following != "look":
+            w = after_last_look(w, n, t)
+        yield put(w, d, d._replace(engine=following, taken=d.taken | {mine}), f"creates fate {n}.{t} = taken")
 
     def engine_look(self, w: World, d: Driver) -> Steps:
         """The last look. What is decided later, by a driver past its last check, is lost: Spark's log is not fenced."""
@@ -182,8 +183,7 @@ class Protocol:
             after = d._replace(engine="close", taken=frozenset(r for r in d.taken if r.epoch != n))
             yield put(w, d, after, f"looks once more: epoch {n} is decided")
         else:
-            w = w._replace(looked=w.looked | {(n, t)})
-            yield put(w, d, d._replace(engine="abort"), f"looks once more: epoch {n} is undecided")
+            yield put(after_last_look(w, n, t), d, d._replace(engine="abort"), f"looks once more: {n} is undecided")
 
     def engine_close(self, w: World, d: Driver) -> Steps:
         """Refuse what is open below, then read the manifest that counted there."""

@@ -279,6 +279,18 @@ def test_s43_a_sink_that_was_renamed_while_it_has_decided_work_is_missed_by_name
     assert town.ids() == list(range(8))
 
 
+def test_s43_a_two_phase_sink_that_was_renamed_while_it_has_undecided_work_leaves_nothing_behind() -> None:
+    town = Town(FakeTwoPhaseSink)
+    harness = town.job(sink="old name")
+    harness.life(DiesAt("log commit 0"))
+    renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    error = refused_with(renamed, SinkMissing)
+    assert "old name" in str(error)
+    harness.drain()
+    assert town.ids() == list(range(8))
+    assert harness.leftovers() == []
+
+
 @KINDS
 def test_s43_a_sink_that_was_removed_when_all_was_settled_is_not_missed(kind: Kind) -> None:
     town = Town(kind)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from onceward.contracts import Committed, Handle, Outcome, RetryLater, SlotContext, TwoPhaseCommitSink
+from onceward.contracts import Committed, Handle, Outcome, RetryLater, SlotContext, SlotValues, TwoPhaseCommitSink
 from onceward.identity import JobIdentity
-from onceward.sinks import FileSink
+from onceward.sinks import FileSink, SQLiteSink
 
 
 @dataclass
@@ -81,3 +82,20 @@ class ClosedFiles(FileSink):
         if not self.opening.exists():
             return [RetryLater("the target is down", after_s=0.05)] * len(handles)
         return super().commit_all(handles)
+
+
+class ClosedTable(SQLiteSink):
+    """A table that takes nothing from `first_epoch` on until the file `open` is there."""
+
+    def __init__(self, path: Path, opening: Path, *, first_epoch: int, **options: Any) -> None:
+        super().__init__(path, **options)
+        self.opening = opening
+        self.first_epoch = first_epoch
+
+    def send_transaction(
+        self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
+    ) -> bool:
+        """Not now, or the real thing."""
+        if checkpoint_id >= self.first_epoch and not self.opening.exists():
+            return False
+        return super().send_transaction(slots, job, checkpoint_id, timestamp)

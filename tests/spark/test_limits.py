@@ -199,6 +199,21 @@ def test_a_target_that_is_down_holds_back_staging_and_gets_everything_later(
     ground.expect_exactly_once()
 
 
+def test_a_stop_does_not_wait_for_a_target_that_is_down(ground: Ground, spark: SparkSession) -> None:
+    """The held epoch is not begun; those that wait stay staged, and the next start publishes them first."""
+    opening = ground.work / "open"
+    sinks = [ClosedFiles(ground.files, opening), SQLiteSink(ground.database, table="t")]
+    ground.add_files(4)
+    run = ground.job(sinks, max_unpublished_epochs=1, trigger=None).start(spark)
+    wait_until(lambda: run.status().planned == 2, "the third epoch is planned and held")
+    with pytest.raises(PublishFailed):
+        run.stop(timeout_s=0.1)
+    assert (run.status().active, run.status().decided) == (False, 1)
+    opening.touch()
+    ground.job(sinks).run(spark)
+    ground.expect_exactly_once()
+
+
 def test_a_target_that_stays_down_fails_the_job_and_the_next_start_publishes_first(
     ground: Ground, spark: SparkSession
 ) -> None:

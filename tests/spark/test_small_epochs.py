@@ -35,6 +35,8 @@ COLUMNS = {
     "map": "map('a', timestamp_micros(id), 'b', null)",
     "struct": "named_struct('x', id, 'y', named_struct('z', timestamp_micros(id), 't', array(id, null)))",
     "maps": "array(map(id, 'v'), null)",
+    # `toArrow` fails on these when they are null.
+    "deep": "named_struct('y', named_struct('t', array(map(id, 'v'))))",
     "empty": "filter(array(id), x -> false)",
     "nothing": "cast(null as string)",
 }
@@ -80,7 +82,8 @@ def one_table(tables: list[pa.Table]) -> pa.Table:
 
 
 def as_bytes(table: pa.Table) -> bytes:
-    """As it would stand in a segment."""
+    """As it would stand in a segment; no metadata and empty metadata are the same."""
+    table = table.replace_schema_metadata(None)
     buffer = pa.BufferOutputStream()
     with pa.ipc.new_stream(buffer, table.schema) as writer:
         writer.write_table(table)
@@ -97,18 +100,3 @@ def test_an_epoch_larger_than_the_limit_goes_to_the_executors_after_all(ground: 
     assert on_driver == [False, True, True, False, False, True]
     rows = [row["id"] for epoch in range(6) for table in sink.tables(epoch) for row in table.to_pylist()]
     assert sorted(rows) == ground.ids()
-
-
-def test_what_pyspark_cannot_bring_to_the_driver_is_staged_by_executors(ground: Ground, spark: SparkSession) -> None:
-    """`toArrow` fails on a null struct around a map that cannot be null, in small epochs only."""
-    nested = "named_struct('y', named_struct('t', array(map(id, 'v'))))"
-
-    def awkward(session: SparkSession) -> DataFrame:
-        return ground.stream(session).selectExpr("id", f"if(id % 3 = 0, null, {nested}) AS nested")
-
-    ground.add_files(2)
-    sink = RecordingSink(ground.work / "recorded")
-    ground.job([sink], pipeline=awkward).run(spark)
-    rows = [row for epoch in range(2) for table in sink.tables(epoch) for row in table.to_pylist()]
-    assert sorted(row["id"] for row in rows) == ground.ids()
-    assert [row["id"] % 3 == 0 for row in rows] == [row["nested"] is None for row in rows]

@@ -34,6 +34,7 @@ from onceward.errors import (
     CheckpointRolledBack,
     DamagedFile,
     EpochLost,
+    Fenced,
     OncewardError,
     OutputLost,
     PublishFailed,
@@ -225,12 +226,24 @@ class Publisher:
             return
         barrier = self._ground.decisions.barrier(epoch)
         if not self._ground.decisions.is_engine_made(epoch):
-            raise EpochLost(
-                "Spark decided this epoch, but no valid manifest says what was staged for it; nothing of it is visible",
-                epoch=epoch,
-                hint=f"run `onceward rewind CHECKPOINT {epoch}` to compute it again",
-            )
+            raise self._why_no_manifest(epoch)
         self._mark(epoch, barrier.fingerprint if barrier else Fingerprint(""), {})
+
+    def _why_no_manifest(self, epoch: int) -> OncewardError:
+        """Void manifests tell that another driver took the epoch over: it may be alive and about to finish it."""
+        void = [self._ground.register.manifest(epoch, t) for t in self._ground.register.files(epoch).manifests]
+        if any(manifest is not None and manifest.run == self._ground.run for manifest in void):
+            return Fenced(
+                "another driver took over an epoch that this one had staged",
+                epoch=epoch,
+                hint="let the other one finish it; this one must not publish any more",
+            )
+        alive = "if no other driver runs on this checkpoint (one was taking the epoch over), " if void else ""
+        return EpochLost(
+            "Spark decided this epoch, but no valid manifest says what was staged for it; it was not published",
+            epoch=epoch,
+            hint=f"{alive}run `onceward rewind CHECKPOINT {epoch}` to compute it again",
+        )
 
     def _settle(self, manifest: Manifest) -> None:
         """Record it, then remove what it makes superfluous; the order lets a crash only leave rubbish, never a gap."""

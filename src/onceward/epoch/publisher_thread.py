@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from onceward.epoch.ground import Ground
 from onceward.epoch.publish import Publisher, PublishLimits
@@ -39,11 +40,11 @@ class PublisherThread:
             self._newest = max(self._newest, epoch)
             self._changed.notify_all()
 
-    def wait_for_room(self, epoch: int, max_unpublished: int) -> None:
+    def wait_for_room(self, epoch: int, max_unpublished: int, *, unless: Callable[[], bool] = lambda: False) -> None:
         """Hold back staging of `epoch` while more than that many epochs before it are unpublished."""
         with self._changed:
-            while self.error is None and epoch - 1 - self._watermark > max_unpublished:
-                self._changed.wait(1.0)
+            while self.error is None and not unless() and epoch - 1 - self._watermark > max_unpublished:
+                self._changed.wait(_LONGEST_LOOK_S)
         self.raise_error()
 
     def raise_error(self) -> None:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import assert_never
 
 from onceward.contracts import Receipt
-from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRolledBack, OncewardError
+from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRolledBack, OncewardError, SinkMissing
 from onceward.identity import STRAIGHT, Fingerprint, Generation
 from onceward.manifest import Manifest
 from onceward.recovery.survey import EpochSurvey, Survey
@@ -147,7 +147,24 @@ def _undecided(survey: Survey, found: EpochSurvey) -> Step:
     receipts = _receipts_of(survey, survey.generation, found)
     if receipts and found.manifest is not None and found.fingerprint is not None:
         return AlreadyPublished(found.epoch, found.fingerprint, settled=False)
-    return Lose(found.epoch) if receipts else TakeOver(found.epoch)
+    if receipts:
+        return Lose(found.epoch)
+    left_behind = _left_behind(survey, found)
+    return Refuse(left_behind) if left_behind else TakeOver(found.epoch)
+
+
+def _left_behind(survey: Survey, found: EpochSurvey) -> SinkMissing | None:
+    """Transactions of a sink that the job no longer has: taking the epoch over could not abort them."""
+    for name, entry in found.manifest.sinks.items() if found.manifest else ():
+        in_target = [slot for slot in entry.slots if "segment" not in slot.handle]
+        if name not in survey.sinks and in_target:
+            return SinkMissing(
+                f"{len(in_target)} transactions of an undecided epoch wait in a sink that the job no longer has",
+                epoch=found.epoch,
+                sink=name,
+                hint=f"start once with a sink named {name!r} so that they can be aborted, then remove it",
+            )
+    return None
 
 
 def _slot_keys(manifest: Manifest) -> set[tuple[str, int]]:

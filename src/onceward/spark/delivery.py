@@ -55,8 +55,9 @@ class Delivery:
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Stage one epoch and write its manifest. Spark decides it when this returns."""
         with self._remember_error():
+            # Both kinds of waiting are outside the lock, which whoever stops the run takes before it stops the query.
+            self._publisher.wait_for_room(epoch, self._limits.max_unpublished_epochs, unless=lambda: self._stopping)
             if not self._stage_unless_stopping(batch, epoch):
-                # Outside the lock: whoever stops the run waits for it before stopping the query.
                 wait_to_be_interrupted(batch)
                 raise StopRequested(_INTERRUPTED) from None
         self._publisher.expect(epoch)
@@ -65,7 +66,6 @@ class Delivery:
         with self._running:
             if self._stopping:
                 return False
-            self._publisher.wait_for_room(epoch, self._limits.max_unpublished_epochs)
             if not self._checked:
                 check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
                 self._checked = True

@@ -46,7 +46,7 @@ class StageTask:
 
 
 def in_utc(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Spark gives timestamps in the session's time zone to executors and in UTC to the driver: the sinks get UTC.
+    """Spark gives timestamps in the session's time zone; the sinks were checked with UTC, and get UTC.
 
     Types are compared as they print: below that, in the names inside a map, Spark and Arrow differ without meaning it,
     and casting such a column fails on its nulls.
@@ -84,17 +84,14 @@ def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list
 
     Asking for one row more than allowed makes the answer certain and bounds what the driver holds: fewer rows than
     asked for means that every partition was read to its end, so nothing is missing and all state is committed. When it
-    turns out too large, or PySpark fails to cast it (nulls in some nested types), nothing has been staged, and the
-    executors compute it once more.
+    turns out too large nothing has been staged, and the executors compute it once more.
     """
-    try:
-        table = batch.limit(most_rows + 1).toArrow()
-    except pa.ArrowException:
-        return None
-    if table.num_rows > most_rows:
+    # Not `toArrow`, whose cast fails on a null around a map and changes types; this is what executors get as well.
+    parts: list[pa.RecordBatch] = batch.limit(most_rows + 1)._collect_as_arrow()  # type: ignore[operator]
+    if sum(part.num_rows for part in parts) > most_rows:
         return None
     schema = arrow_schema(batch.schema)
-    return [stage_slot(order, slot=0, attempt=0, batches=[in_utc(part, schema) for part in table.to_batches()])]
+    return [stage_slot(order, slot=0, attempt=0, batches=[in_utc(part, schema) for part in parts])]
 
 
 def consume(batch: DataFrame) -> None:

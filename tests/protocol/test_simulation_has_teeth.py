@@ -1,0 +1,103 @@
+"""The simulation is itself tested: take one rule of the protocol away, and some history breaks a promise.
+
+The rules are those of tests/model; here they are taken away from the real code. The rare ones, which need three drivers
+at the right moments, are in test_two_drivers.py.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from onceward.epoch import Ground, Publisher, publish, reap, takeover
+from onceward.identity import TransactionName
+from onceward.manifest import Marker
+from onceward.recovery import TakeOver, execute, plan
+from onceward.testing.fakes import FakeTwoPhaseSink, MemoryTarget
+from onceward.testing.simulate import Violation, WatchedLogs, simulate
+
+SEEDS = 1_000
+
+
+def lower_manifests_stay_valid(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(publish, "settle_fates", lambda ground, epoch: 0)
+
+
+def nothing_is_taken_over(patch: pytest.MonkeyPatch) -> None:
+    def abort_only(ground: Ground, epoch: int) -> int:
+        def of_epoch(name: TransactionName) -> bool:
+            return name.epoch == epoch
+
+        takeover.abort_transactions(ground, of_epoch)
+        return 0
+
+    patch.setattr(execute, "take_over", abort_only)
+
+
+def receipts_of_an_undecided_epoch_prove_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plan, "_undecided", lambda survey, found: TakeOver(found.epoch))
+
+
+def the_reaper_takes_undecided_work(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(publish, "orphans", lambda ground: list(reap.pending_transactions(ground)))
+
+
+def receipts_are_pruned_without_a_watermark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryTarget, "is_below_watermark", lambda self, job, sink, epoch: False)
+    patch.setattr(FakeTwoPhaseSink, "_may_be_pruned", lambda self, handle: False)
+
+
+def files_go_before_the_marker(patch: pytest.MonkeyPatch) -> None:
+    def mark(self: Any, epoch: int, fingerprint: Any, totals: Any) -> None:
+        ground = self._ground
+        ground.shelf.remove_epoch(epoch)
+        ground.register.forget(epoch)
+        ground.settled.mark(Marker(epoch, fingerprint, ground.clock.now(), totals))
+
+    patch.setattr(Publisher, "_mark", mark)
+
+
+def the_commit_log_alone_decides(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WatchedLogs, "decided", lambda self: max(self.commits, default=-1))
+
+
+def epochs_are_published_newest_first(patch: pytest.MonkeyPatch) -> None:
+    def publish_decided(self: Any) -> int:
+        decided: int = self._ground.decisions.decided()
+        for epoch in range(decided, self._ground.watermark(), -1):
+            self._publish_epoch(epoch)
+        return decided
+
+    patch.setattr(Publisher, "publish_decided", publish_decided)
+
+
+@pytest.mark.parametrize(
+    "without",
+    [
+        lower_manifests_stay_valid,
+        nothing_is_taken_over,
+        receipts_of_an_undecided_epoch_prove_nothing,
+        the_reaper_takes_undecided_work,
+        receipts_are_pruned_without_a_watermark,
+        files_go_before_the_marker,
+        the_commit_log_alone_decides,
+        epochs_are_published_newest_first,
+    ],
+    ids=lambda rule: rule.__name__.replace("_", " "),
+)
+def test_a_protocol_without_this_rule_is_caught(
+    without: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch)
+    caught = next((seed for seed in range(SEEDS) if is_violated(seed)), None)
+    assert caught is not None, f"{SEEDS} histories and none noticed"
+    monkeypatch.undo()
+    assert not is_violated(caught), "the same history must be clean with the rule, or it was not the rule that broke it"
+
+
+def is_violated(seed: int) -> bool:
+    try:
+        simulate(seed)
+    except Violation:
+        return True
+    return False
