@@ -83,7 +83,9 @@ def test_s29_a_second_driver_between_manifest_and_decision_ends_in_epoch_lost_or
     """The window that Spark leaves open: the epoch was taken over, then decided by the one who lost it."""
     harness = job(kind, 4, 8)
     taker = DiesAt("sink two-phase begin" if kind is FakeTwoPhaseSink else "storage open_new")
-    ending = harness.life(PausedAt("log commit 0", lambda: harness.life(taker)))
+    overtaken = harness.life(PausedAt("log commit 0", lambda: harness.life(taker)))
+    assert isinstance(error_of(overtaken), Fenced)
+    ending = harness.life()
     assert isinstance(error_of(ending), EpochLost)
     assert error_of(ending).epoch == 0  # type: ignore[attr-defined]
     assert harness.outlets[0].read() == [], "nothing of it is visible"
