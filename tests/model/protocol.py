@@ -16,7 +16,9 @@ write. Anything may happen between two steps. Spark checks its own logs first an
 Rules (`rules.py`) can be taken away one by one. Invariants (`invariants.py`):
     show           nothing is visible before its decision, twice, in two versions, or before an earlier epoch
     after_stop     `EpochLost` needs its excuse (decided after a taker's last look, by a driver past its own last check;
-                   or the taker died before it looked), `Refused` a checkpoint that was tampered with, and a run that is left alone gets through: it is neither fenced nor does it wait for ever
+                   or the taker died before it looked), and then nothing of the epoch is visible. `Refused` needs a
+                   checkpoint that was tampered with. A run that is left alone gets through: it is neither fenced nor
+                   does it wait for ever
     after_success  the last run to report success leaves every epoch visible, and nothing that is never reaped
 
 Left out: generations and forks (other names, so disjoint), torn files (refused), time-outs of the target, `rewind`.

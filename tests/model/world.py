@@ -94,8 +94,8 @@ class World(NamedTuple):
     rollbacks: int = 0
     prunes: int = 0
     reaps: int = 0
-    # Ghosts, read by invariants only: epochs ever decided, (epoch, run) that were past their own last check when a taker
-    # looked for the last time, epochs whose EpochLost is excused, what went wrong.
+    # Ghosts, read by invariants only: epochs ever decided, (epoch, run) that were past their own last check when a
+    # taker looked for the last time, epochs whose EpochLost is excused, what went wrong.
     decided: frozenset[int] = frozenset()
     zombies: frozenset[tuple[int, int]] = frozenset()
     excused: frozenset[int] = frozenset()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from pyspark.sql import SparkSession
 
 from .ground import SPARK_SETTINGS, Ground, python_path
+
+SPARK_SAYS: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (for the whole session)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,12 +35,36 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for key, value in SPARK_SETTINGS.items():
         builder = builder.config(key, value)
     folder = tmp_path_factory.mktemp("spark")
-    session = (
-        builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.local.dir", str(folder)).getOrCreate()
-    )
+    builder = builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.local.dir", str(folder))
+    with standard_error_to(SPARK_SAYS):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@contextmanager
+def standard_error_to(file: BinaryIO) -> Iterator[None]:
+    """Who is started inside keeps writing there: pytest's own capture does not reach into the JVM."""
+    before = os.dup(2)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+@pytest.fixture
+def spark_says(spark: SparkSession) -> Callable[[], str]:
+    """What Spark has printed since the test began."""
+    before = os.fstat(SPARK_SAYS.fileno()).st_size
+
+    def words() -> str:
+        after = os.fstat(SPARK_SAYS.fileno()).st_size
+        return os.pread(SPARK_SAYS.fileno(), after - before, before).decode(errors="replace")
+
+    return words
 
 
 @pytest.fixture

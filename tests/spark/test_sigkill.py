@@ -42,6 +42,8 @@ def test_killed_at_every_named_point_each_row_arrives_once_and_from_one_computat
             code = run_to_end(ground, **config)
             assert code == -signal.SIGKILL, f"start {number}, {config}: ended with {code}; {said(ground)}"
         assert run_to_end(ground) == 0, said(ground)
+    words = (ground.work / f"driver-{len(POINTS)}.log").read_text()
+    assert json.loads(words[words.index("{\n") :])["settled"] == 11, "the command ends with its status as JSON"
     deaths = [line.split()[0] for line in (ground.work / "deaths").read_text().splitlines()]
     assert deaths == [config["die"] for config in POINTS]
     ground.expect_exactly_once()
@@ -129,10 +131,3 @@ def test_a_deleted_commit_entry_makes_spark_repeat_the_epoch_and_the_targets_not
     ground.job(small_epoch_rows=small).run(spark)
     ground.expect_exactly_once()
     ground.expect_nothing_staged()
-
-
-def test_the_command_prints_its_final_status_as_json(ground: Ground) -> None:
-    ground.add_files(1)
-    assert run_to_end(ground) == 0, said(ground)
-    words = (ground.work / "driver-0.log").read_text()
-    assert json.loads(words[words.index("{\n") :])["settled"] == 0

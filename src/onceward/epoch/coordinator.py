@@ -152,12 +152,17 @@ class Coordinator:
             raise _fenced(manifest.epoch)
 
     def _refuse_if_fenced(self, epoch: int, takeover: int) -> None:
-        """Another driver has decided, settled or taken over the epoch that this one is about to work on."""
+        """Another driver has decided, settled or taken over the epoch that this one is about to work on.
+
+        One exception: an epoch that we took over and that its former driver decided all the same. Only our manifest
+        counts then, so that the epoch is lost unless we finish it.
+        """
         ground = self._ground
-        if max(ground.decisions.decided(), ground.watermark()) >= epoch:
-            raise _fenced(epoch)
+        decided, settled = ground.decisions.decided() >= epoch, ground.watermark() >= epoch
         files = ground.register.files(epoch)
-        if ground.register.taken(epoch, files) > takeover or takeover in files.manifests:
+        taken = ground.register.taken(epoch, files)
+        ours = takeover > 0 and taken == takeover
+        if settled or (decided and not ours) or taken > takeover or takeover in files.manifests:
             raise _fenced(epoch)
 
 

@@ -29,7 +29,7 @@ from onceward.contracts import (
 )
 from onceward.epoch.ground import Ground, log, notify
 from onceward.epoch.reap import abort_all, orphans
-from onceward.epoch.takeover import settle_fates
+from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
 from onceward.errors import (
     CheckpointRolledBack,
     DamagedFile,
@@ -43,9 +43,6 @@ from onceward.errors import (
 from onceward.identity import Fingerprint, SinkName
 from onceward.manifest import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
 from onceward.wal import read_segment
-
-_LOOKS = 3
-_BETWEEN_LOOKS_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +96,13 @@ class Publisher:
 
     def _find_manifest(self, epoch: int) -> Manifest | None:
         """The manifest that counts. One that is missing is looked for again: its driver may be about to write it."""
-        for _ in range(_LOOKS):
+        for _ in range(LOOKS):
             manifest = self._ground.register.manifest(epoch, settle_fates(self._ground, epoch))
             if manifest is not None or self._ground.watermark() >= epoch:
                 return manifest
             if self._ground.decisions.is_engine_made(epoch):
                 return None
-            self._ground.clock.pause(_BETWEEN_LOOKS_S)
+            self._ground.clock.pause(BETWEEN_LOOKS_S)
         return None
 
     def publish_manifest(self, manifest: Manifest) -> None:

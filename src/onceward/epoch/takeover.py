@@ -9,11 +9,16 @@ this epoch's next taker or the reaper removes.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from onceward.epoch.ground import Ground, notify
 from onceward.epoch.reap import abort_transactions
 from onceward.identity import TransactionName
 from onceward.manifest import Fate
+
+LOOKS: Final = 3
+BETWEEN_LOOKS_S: Final = 0.5
+"""A manifest that ought to be there is looked for this often: whoever is about to write it gets that much time."""
 
 
 def take_over(ground: Ground, epoch: int) -> int | None:
@@ -40,16 +45,21 @@ def take_over(ground: Ground, epoch: int) -> int | None:
 def _adopt(ground: Ground, epoch: int, takeover: int) -> None:
     """The epoch was decided between the second look and the fate: let what was decided count under our number.
 
-    Lower reservations that are still open are refused first, so that no other taker can abort what is adopted. Nobody
-    else writes this number's manifest, so the copy cannot meet another one. Without a manifest to copy, whoever
-    publishes finds none and stops with `EpochLost`.
+    Lower reservations that are still open are refused first, so that no other taker has to be waited for. Nobody else
+    writes this number's manifest, so the copy cannot meet another one. A manifest that is missing is looked for again:
+    the taker below us may be about to adopt it as well. Without one, whoever publishes stops with `EpochLost`.
     """
     files = ground.register.files(epoch)
     lower = [t for t in files.reserved | files.fates if t < takeover]
     taken = [t for t in lower if ground.register.decide_fate(epoch, t, Fate.REFUSED) is Fate.TAKEN]
-    manifest = ground.register.manifest(epoch, max(taken, default=0))
-    if manifest is not None:
-        ground.register.create_manifest(replace(manifest, takeover=takeover))
+    for _ in range(LOOKS):
+        manifest = ground.register.manifest(epoch, max(taken, default=0))
+        if manifest is not None:
+            ground.register.create_manifest(replace(manifest, takeover=takeover))
+            return
+        if ground.watermark() >= epoch:
+            return
+        ground.clock.pause(BETWEEN_LOOKS_S)
 
 
 def highest_taken(ground: Ground, epoch: int) -> int:

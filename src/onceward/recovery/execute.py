@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from onceward.epoch import Ground, Publisher, PublishLimits, take_over
+from onceward.epoch import Ground, Publisher, PublishLimits, settle_fates, take_over
 from onceward.errors import EpochLost, Fenced
 from onceward.identity import Fingerprint, Generation
 from onceward.recovery.plan import (
@@ -91,10 +91,12 @@ def _execute(ground: Ground, plan: Plan, done: Recovered, publisher: Publisher) 
 
 def _finish_forgotten(ground: Ground, epoch: int, publisher: Publisher) -> None:
     """Receipts prove the decision: publish what is missing as if the commit log still said so."""
-    files = ground.register.files(epoch)
-    manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
-    if manifest is not None and ground.watermark() < epoch:
-        publisher.publish_manifest(manifest)
+    manifest = ground.register.manifest(epoch, settle_fates(ground, epoch))
+    if ground.watermark() >= epoch:
+        return
+    if manifest is None:
+        raise _contradiction(epoch)
+    publisher.publish_manifest(manifest)
 
 
 def _contradiction(epoch: int) -> EpochLost:

@@ -157,7 +157,7 @@ def _left_behind(survey: Survey, found: EpochSurvey) -> SinkMissing | None:
     """Transactions of a sink that the job no longer has: taking the epoch over could not abort them."""
     for name, entry in found.manifest.sinks.items() if found.manifest else ():
         in_target = [slot for slot in entry.slots if "segment" not in slot.handle]
-        if name not in survey.sinks and in_target:
+        if survey.sinks and name not in survey.sinks and in_target:
             return SinkMissing(
                 f"{len(in_target)} transactions of an undecided epoch wait in a sink that the job no longer has",
                 epoch=found.epoch,
@@ -184,7 +184,7 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
     ours = [r for r in survey.receipts if r.generation == survey.generation and r.fingerprint != STRAIGHT]
     ahead = max((r.epoch for r in ours), default=-1)
     if max(ahead, survey.watermark) > max(survey.planned, survey.decided):
-        yield _rolled_back(
+        yield rolled_back(
             f"the target has epoch {max(ahead, survey.watermark)} of this job, but the checkpoint has planned only "
             f"up to {survey.planned}"
         )
@@ -192,7 +192,7 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
     for receipt in ours:
         found = survey.epochs.get(receipt.epoch)
         if found is not None and found.fingerprint not in (None, receipt.fingerprint):
-            yield _rolled_back(f"epoch {receipt.epoch} in the target covers other source rows than this checkpoint's")
+            yield rolled_back(f"epoch {receipt.epoch} in the target covers other source rows than this checkpoint's")
             return
     undecided = survey.epochs.get(survey.planned)
     if (
@@ -200,7 +200,7 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
         and survey.watermark == survey.planned > survey.decided
         and (undecided.fingerprint != survey.watermark_fingerprint)
     ):
-        yield _rolled_back(f"epoch {survey.planned} was settled with other source rows than it has now")
+        yield rolled_back(f"epoch {survey.planned} was settled with other source rows than it has now")
 
 
 def _replaced(survey: Survey, foreign: list[Generation]) -> CheckpointReplaced:
@@ -215,7 +215,8 @@ def _replaced(survey: Survey, foreign: list[Generation]) -> CheckpointReplaced:
     )
 
 
-def _rolled_back(why: str) -> CheckpointRolledBack:
+def rolled_back(why: str) -> CheckpointRolledBack:
+    """The refusal of a checkpoint that is behind its target."""
     return CheckpointRolledBack(
         f"this checkpoint is older than what it has delivered: {why}",
         hint="restore the newest copy of the checkpoint; or, to deliver the rows since then a second time, start once "

@@ -22,7 +22,7 @@ from onceward.errors import (
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
 from onceward.manifest import IdentityFile, IdentityRecord
 from onceward.recovery.execute import recover
-from onceward.recovery.plan import Accept, Plan, Refuse, make_plan
+from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, make_plan, rolled_back
 from onceward.recovery.survey import Survey, take_survey
 
 
@@ -71,6 +71,8 @@ def open_checkpoint(
             # Not a contradiction: another driver went on between our look at the logs and our look at the targets.
             raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
         raise plan.refusal
+    if record is not None and record.place != place and Accept.ROLLBACK not in accepted:
+        _refuse_older_copy(survey, plan)
     record = _identify(ground, survey, record, place)
     ground = replace(ground, job=record.identity, adopted=record.adopted)
     with _told_plainly():
@@ -139,6 +141,17 @@ def _refuse_unlike(record: IdentityRecord | None, name: JobName, place: str, acc
             hint="make sure that the original is stopped or has its own target, then start once with --accept copy "
             "(in Python: accept='copy')",
         )
+
+
+def _refuse_older_copy(survey: Survey, plan: Plan) -> None:
+    """A copy that has not decided an epoch which the target has. It gets a generation of its own, in which the receipts
+    of the original prove nothing: it would deliver that epoch again."""
+    for step in plan.steps:
+        match step:
+            case Lose(epoch) | AlreadyPublished(epoch, _, False) if epoch > survey.decided:
+                raise rolled_back(f"the target has epoch {epoch}, and this copy was made before it was decided")
+            case _:
+                pass
 
 
 def _identify(ground: Ground, survey: Survey, record: IdentityRecord | None, place: str) -> IdentityRecord:

@@ -27,7 +27,7 @@ def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = ()) 
             f"Spark has no barrier of epoch {epoch}", hint=f"the newest epoch with one is {logs.planned()}"
         )
     published = [r.epoch for r in receipts if r.generation == record.generation and r.epoch >= epoch]
-    reached = max([SettledLog(storage).watermark(), *published])
+    reached = max([record.adopted, SettledLog(storage).watermark(), *published])
     if reached >= epoch:
         raise CheckpointRefused(
             f"epoch {reached} is published already; running it again would deliver its rows twice",

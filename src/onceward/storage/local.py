@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -96,6 +97,8 @@ class LocalStorage:
                 try:
                     os.link(unfinished, target)
                 except FileExistsError:
+                    # The loser acts on what stands: that must not vanish in a power loss any more.
+                    _sync_folder(target.parent)
                     return False
                 _sync_folder(target.parent)
                 return True
@@ -134,7 +137,12 @@ class LocalStorage:
         """See `Storage.delete`."""
         target = self.root / path
         with _told_plainly("remove", target), contextlib.suppress(FileNotFoundError):
-            if target.is_dir() and not target.is_symlink():
-                shutil.rmtree(target)
-            else:
+            if not target.is_dir() or target.is_symlink():
                 target.unlink()
+                return
+            try:
+                shutil.rmtree(target)
+            except OSError as error:
+                # Someone wrote into it meanwhile (a task that its driver lost sight of). That stays, to be found later.
+                if error.errno != errno.ENOTEMPTY:
+                    raise
