@@ -11,7 +11,7 @@ from onceward.cli.show import show_json
 
 
 def demo(
-    kills: Annotated[int, typer.Option(min=1, max=100, help="How often the driver is killed.")] = 6,
+    kills: Annotated[int, typer.Option(min=1, max=100, help="How often the driver is killed.")] = 5,
     seed: Annotated[int | None, typer.Option(help="Replays the moments of the kills.")] = None,
     keep: Annotated[str | None, typer.Option(metavar="DIR", help="Work in DIR and leave it there.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

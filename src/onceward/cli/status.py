@@ -48,11 +48,12 @@ def _sinks(found: CheckpointStatus) -> Table:
 
 
 def _epochs(found: CheckpointStatus) -> Table:
-    table = Table("epoch", "state", "planned at", "settled at", "rows", title="epochs", title_justify="left")
+    sinks = [f"rows in {sink.name}" for sink in found.sinks]
+    table = Table("epoch", "state", "planned (UTC)", "settled (UTC)", *sinks, title="epochs", title_justify="left")
     for epoch in found.epochs:
         state = f"[{_COLOURS[epoch.state]}]{epoch.state}[/]"
         state += f" (taken over {epoch.takeovers}x)" if epoch.takeovers else ""
-        rows = ", ".join(f"{name} {rows:,}" for name, rows in epoch.rows.items())
-        times = (f"{time:%Y-%m-%d %H:%M:%S}" if time else "-" for time in (epoch.planned_at, epoch.settled_at))
-        table.add_row(str(epoch.epoch), state, *times, rows or "-")
+        times = (f"{time:%H:%M:%S}" if time else "-" for time in (epoch.planned_at, epoch.settled_at))
+        rows = (f"{epoch.rows[sink.name]:,}" if sink.name in epoch.rows else "-" for sink in found.sinks)
+        table.add_row(str(epoch.epoch), state, *times, *rows)
     return table
