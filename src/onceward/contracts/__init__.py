@@ -7,6 +7,7 @@ from onceward.contracts.clock import Clock
 from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Json, Receipt, SlotContext, SlotValues
 from onceward.contracts.decisions import Barrier, DecisionLog
+from onceward.contracts.engine import EngineTarget, EngineWritten
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.hooks import Hooks
 from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
@@ -22,6 +23,8 @@ __all__ = [
     "Clock",
     "Committed",
     "DecisionLog",
+    "EngineTarget",
+    "EngineWritten",
     "Guarantee",
     "Handle",
     "Hooks",

@@ -20,6 +20,8 @@ import pyarrow as pa
 from onceward.contracts import (
     AlreadyCommitted,
     Committed,
+    EngineTarget,
+    EngineWritten,
     Handle,
     Json,
     Lost,
@@ -30,20 +32,22 @@ from onceward.contracts import (
 )
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import Fingerprint, JobIdentity, TransactionName
+from onceward.sinks.files_engine import engine_folder, is_alike, stage_engine_files
 from onceward.sinks.files_formats import FORMATS
 from onceward.sinks.files_layout import (
     HIDDEN,
     FinalName,
+    StagedFile,
     is_plain,
     local_path,
     published,
     transaction_of,
 )
-from onceward.sinks.files_publish import files_of, give_name, publish, sync_folder
+from onceward.sinks.files_publish import files_of, give_name, publish, remove, sync_folder
 from onceward.sinks.files_writer import SlotWriter, WriterSettings
 
 
-class FileSink(TwoPhaseCommitSink[SlotWriter]):
+class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
     """Exactly-once files in a local or mounted folder.
 
     `format` is parquet, jsonl or csv. `partition_by` columns become folders `column=value` and leave the files. A slot
@@ -206,13 +210,28 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
 
     def pre_commit(self, transaction: SlotWriter) -> Handle:
         """Finish the files and force them, and the hidden folder, to the disk."""
-        files = transaction.seal()
+        return self._handle(transaction.transaction, transaction.seal())
+
+    def _handle(self, transaction: str, files: Sequence[StagedFile]) -> Handle:
         return {
-            "transaction": transaction.transaction,
+            "transaction": transaction,
             "files": [file.as_json() for file in files],
             "rows": sum(file.rows for file in files),
             "bytes": sum(file.bytes for file in files),
         }
+
+    def engine_target(self, context: SlotContext, schema: pa.Schema) -> EngineTarget | None:
+        """Spark writes plain columns to Parquet faster than they reach Python, and by the same rules."""
+        if self.format != "parquet" or self.max_bytes_per_file is not None or self.options or not is_alike(schema):
+            return None
+        self._hidden.mkdir(parents=True, exist_ok=True)
+        options = {"compression": self.compression, "maxRecordsPerFile": str(self.max_rows_per_file or 0)}
+        return EngineTarget(engine_folder(self.path, context).as_uri(), "parquet", options, self.partition_by)
+
+    def engine_pre_commit(self, context: SlotContext) -> Handle:
+        """The same handle as after staging through Python."""
+        extension = FORMATS[self.format].compressions[self.compression]
+        return self._handle(str(context.transaction), stage_engine_files(self.path, context, extension))
 
     def discard(self, transaction: SlotWriter) -> None:
         """Remove what the attempt has written so far."""
@@ -264,7 +283,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter]):
         transaction = str(handle["transaction"])
         for name, owner in self._staged(transaction):
             if str(owner) == transaction:
-                (self._hidden / name).unlink(missing_ok=True)
+                remove(self._hidden / name)
 
     # --- recover, on the driver -----------------------------------------------------------------
 

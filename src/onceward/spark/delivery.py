@@ -13,7 +13,14 @@ from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck
 from onceward.errors import EpochTimedOut, OncewardError
 from onceward.recovery import Opened
 from onceward.spark.schema import check_sinks
-from onceward.spark.staging import consume, stage_on_driver, stage_on_executors, use_this_python, wait_to_be_interrupted
+from onceward.spark.staging import (
+    consume,
+    stage_by_engine,
+    stage_on_driver,
+    stage_on_executors,
+    use_this_python,
+    wait_to_be_interrupted,
+)
 
 # Spark prints the traces of any error that leaves `foreachBatch`, except one: an interruption by its own stop, which it
 # knows by this text. (It searches with an expression that overflows the stack on the long text of a real one.)
@@ -99,6 +106,8 @@ class Delivery:
                 acks = None
                 if self._last_rows <= self._limits.small_epoch_rows:
                     acks = stage_on_driver(batch, order, self._limits.small_epoch_rows)
+                if acks is None:
+                    acks = stage_by_engine(batch, order)
                 if acks is None:
                     acks = stage_on_executors(batch, order)
         except BaseException:

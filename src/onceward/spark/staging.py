@@ -13,7 +13,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from onceward.epoch import EpochOrder, SlotAck, stage_slot
+from onceward.contracts import EngineWritten
+from onceward.epoch import EpochOrder, SinkAck, SlotAck, stage_slot
 from onceward.errors import Fenced
 from onceward.spark.schema import arrow_schema
 
@@ -77,6 +78,26 @@ def stage_on_executors(batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
     """Every partition by its own task; `collect` returns the rows of winning attempts only."""
     task = StageTask(order, arrow_schema(batch.schema))
     return [SlotAck.from_json(row.ack) for row in batch.mapInArrow(task, _ACKS).collect()]
+
+
+def stage_by_engine(batch: DataFrame, order: EpochOrder) -> list[SlotAck] | None:
+    """By Spark's own writer, as one slot, if the job's only sink can take what Spark has written; else None."""
+    sink = order.sinks[0]
+    if len(order.sinks) > 1 or not isinstance(sink, EngineWritten):
+        return None
+    context = order.context(sink.name, 0, 0)
+    target = sink.engine_target(context, arrow_schema(batch.schema))
+    if target is None:
+        return None
+    # Otherwise Spark's timestamps would be of another type than those that pass through Arrow. The session is the
+    # stream's own copy, so nobody else is affected.
+    batch.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    writer = batch.write.format(target.format).options(**target.options)
+    (writer.partitionBy(*target.partition_by) if target.partition_by else writer).save(target.folder)
+    handle = sink.engine_pre_commit(context)
+    rows = int(str(handle["rows"]))
+    staged = SinkAck((sink.name,), {**handle, "transaction": str(context.transaction)})
+    return [SlotAck(0, rows, (staged,) if rows else ())]
 
 
 def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list[SlotAck] | None:

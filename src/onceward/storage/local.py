@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import BinaryIO
 from onceward.errors import ConfigurationError, StorageFailed
 
 _UNFINISHED = ".unfinished-"
+_WRITE_BACK_BYTES = 4 << 20
 
 
 def local_path(location: str | os.PathLike[str]) -> Path:
@@ -54,15 +56,34 @@ def _sync_folder(folder: Path) -> None:
 
 
 class _DurableFile:
-    """A binary file whose `close` returns only once the content has reached the disk."""
+    """A binary file whose `close` returns only once the content has reached the disk.
+
+    The disk is set to work while rows still come in, by a thread that does nothing but wait for it: otherwise all of a
+    large segment would have to be waited for at the end.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("xb")
         self._folder = path.parent
+        self._waiting = 0
+        self._writing_back: threading.Thread | None = None
+        self._error: OSError | None = None
         self.closed = False
 
     def write(self, data: bytes) -> int:
+        self._waiting += len(data)
+        if self._waiting >= _WRITE_BACK_BYTES and (self._writing_back is None or not self._writing_back.is_alive()):
+            self._waiting = 0
+            self._writing_back = threading.Thread(target=self._write_back, daemon=True)
+            self._writing_back.start()
         return self._file.write(data)
+
+    def _write_back(self) -> None:
+        """The system reports a failed write once, to whoever asks first: it must not be forgotten until `close`."""
+        try:
+            os.fdatasync(self._file.fileno())
+        except OSError as error:
+            self._error = error
 
     def flush(self) -> None:
         self._file.flush()
@@ -70,6 +91,11 @@ class _DurableFile:
     def close(self) -> None:
         if self.closed:
             return
+        if self._writing_back is not None:
+            self._writing_back.join()
+        if self._error is not None:
+            self._file.close()
+            raise self._error
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
