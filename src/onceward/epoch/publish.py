@@ -307,5 +307,6 @@ def _output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:
         f"the target no longer has what was staged: {why}",
         epoch=manifest.epoch,
         sink=sink.name,
-        hint=f"if no later epoch is published, `onceward rewind CHECKPOINT {manifest.epoch}` computes it again",
+        hint=f"if no slot of it is published, `onceward rewind CHECKPOINT {manifest.epoch}` computes it again; else "
+        "the rows of the slot named above must be brought in by hand: computing it again would repeat the others",
     )
