@@ -30,12 +30,12 @@ def main() -> int:
         for name in names:
             console.print(f"[bold]{name}[/] (load {os.getloadavg()[0]:.1f})")
             for ratio in importlib.import_module(f"benchmarks.{name}").run(Path(folder) / name, console):
-                console.print(f"  {ratio.what}: {ratio.value:.2f} (goal {ratio.goal})")
+                console.print(f"  {ratio.what}: {ratio.value:.3g} (goal {ratio.goal})")
                 ratios.append(ratio)
     table = Table("what", "ours", "peer", "ratio", "goal", "", title="benchmarks (medians)", title_justify="left")
     for ratio in ratios:
         verdict = "[green]met[/]" if ratio.is_met else "[red]missed[/]"
-        table.add_row(ratio.what, ratio.ours, ratio.peer, f"{ratio.value:.2f}", ratio.goal, verdict)
+        table.add_row(ratio.what, ratio.ours, ratio.peer, f"{ratio.value:.3g}", ratio.goal, verdict)
     console.print(table)
     return 0 if all(ratio.is_met for ratio in ratios) else 1
 

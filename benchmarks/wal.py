@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import statistics
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.measure import ROW_SCHEMA, Ratio, interleaved, narrow_rows, session, timed
+from benchmarks.measure import ROW_SCHEMA, Ratio, interleaved, narrow_rows, processor_seconds, session
 from onceward.epoch import EpochOrder
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId
 from onceward.sinks import SQLiteSink
@@ -35,8 +37,16 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
     def rows():
         return spark.read.schema(ROW_SCHEMA).parquet(str(source))
 
+    wall: dict[str, list[float]] = {"bare pass": [], "with segments": []}
+
+    def measured(name: str, work: Callable[[], object]) -> float:
+        started = time.perf_counter()
+        seconds = processor_seconds(work)
+        wall[name].append(time.perf_counter() - started)
+        return seconds
+
     def bare() -> float:
-        return timed(lambda: rows().mapInArrow(count_only, "rows long").collect())
+        return measured("bare pass", lambda: rows().mapInArrow(count_only, "rows long").collect())
 
     def staged() -> float:
         order = EpochOrder(
@@ -49,10 +59,18 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
             sinks=(SQLiteSink(folder / "unused.db", table="rows"),),
             storage=LocalStorage(folder / "storage"),
         )
-        seconds = timed(lambda: stage_on_executors(rows(), order))
+        seconds = measured("with segments", lambda: stage_on_executors(rows(), order))
         order.storage.delete("wal")
         return seconds
 
-    medians = interleaved({"with segments": staged, "bare pass": bare}, repeats=7, console=console)
+    medians = interleaved({"with segments": staged, "bare pass": bare}, repeats=12, console=console)
     ours, peer = medians["with segments"], medians["bare pass"]
-    yield Ratio("write-ahead staging / bare pass, 10 M rows", f"{ours:.2f} s", f"{peer:.2f} s", ours / peer, "<= 1.15")
+    by_the_clock = ", ".join(f"{name} {statistics.median(times[1:]):.2f} s" for name, times in wall.items())
+    console.print(f"  by the clock: {by_the_clock}", style="dim")
+    yield Ratio(
+        "write-ahead staging / bare pass, 10 M rows, processor time",
+        f"{ours:.2f} s",
+        f"{peer:.2f} s",
+        ours / peer,
+        "<= 1.15",
+    )
