@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -10,11 +13,15 @@ from pyspark.sql.types import StructField, StructType
 from onceward.contracts import AnySink
 from onceward.errors import TargetRefused
 
+# PySpark 4.1 gives timestamps in UTC unless told otherwise, and later releases only if told so.
+_TAKES_ZONE = "timezone" in inspect.signature(to_arrow_schema).parameters
+_IN_UTC: dict[str, Any] = {"timezone": "UTC"} if _TAKES_ZONE else {}
+
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of the batches that staging will get for this Spark schema."""
     try:
-        return to_arrow_schema(schema, timezone="UTC")
+        return to_arrow_schema(schema, **_IN_UTC)
     except (PySparkTypeError, ValueError, pa.ArrowException):
         unfit = [field.name for field in schema if not _fits(field)]
         raise TargetRefused(
@@ -25,7 +32,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 def _fits(field: StructField) -> bool:
     try:
-        to_arrow_schema(StructType([field]), timezone="UTC")
+        to_arrow_schema(StructType([field]), **_IN_UTC)
     except (PySparkTypeError, ValueError, pa.ArrowException):
         return False
     return True
