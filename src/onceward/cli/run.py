@@ -6,12 +6,15 @@ import logging
 import os
 import signal
 import sys
+import threading
 from typing import Annotated
 
 import typer
 
 from onceward.cli.load import load_job
 from onceward.cli.show import err, show_json
+
+_LOOK_S = 0.5
 
 
 def run(
@@ -32,20 +35,18 @@ def run(
     spark = SparkSession.builder.appName(job.name).getOrCreate()
     started = job.start(spark, accept=accept or ())
 
-    def interrupt(_signal: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    # Only noted, not raised: an exception in the middle of a call to Spark would be logged with its traceback.
+    told_to_stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: told_to_stop.set())
     if not json:
         err.print(f"[green]running[/] {job.name}: Ctrl-C finishes the running epoch and stops")
-    try:
-        started.await_termination()
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if not json:
-            err.print("stopping after the running epoch ...")
-        started.stop()
+    while not started.await_termination(timeout_s=_LOOK_S):
+        if told_to_stop.is_set():
+            if not json:
+                err.print("stopping after the running epoch ...")
+            started.stop()
+            break
     final = started.status()
     if json:
         show_json(final)
