@@ -95,7 +95,8 @@ class _DurableFile:
             self._writing_back.join()
         if self._error is not None:
             self._file.close()
-            raise self._error
+            with _told_plainly("write", Path(self._file.name)):
+                raise self._error
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
