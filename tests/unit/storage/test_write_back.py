@@ -1,4 +1,4 @@
-"""A segment whose early write-back failed must not be taken for durable: the system reports such a failure only once."""
+"""A segment whose early write-back failed must not be taken for durable: the system reports that only once."""
 
 from __future__ import annotations
 
