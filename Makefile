@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Output appears as it happens, also through a pipe.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test check bench soak clean java
+.PHONY: help demo test check bench soak clean java servers
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ help: ## Show this list
 demo: $(READY) java ## Watch a job crash and lose nothing
 	@$(BIN)/onceward demo
 
-test: check $(READY) java ## Run the checks, then every test but the soak
+test: check $(READY) java servers ## Run the checks, then every test but the soak
 	@$(BIN)/pytest
 
 check: $(READY) ## Lint, format, types and import rules
@@ -30,10 +30,10 @@ check: $(READY) ## Lint, format, types and import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY) java ## Measure the speed
+bench: $(READY) java servers ## Measure the speed
 	@$(BIN)/python -m benchmarks
 
-soak: $(READY) java ## Run for a long time under random crashes
+soak: $(READY) java servers ## Run for a long time under random crashes
 	@ONCEWARD_SOAK=1 $(BIN)/pytest -m soak
 
 clean: ## Remove .venv, caches and build output
@@ -43,6 +43,9 @@ clean: ## Remove .venv, caches and build output
 
 java:
 	@tools/setup-java
+
+servers:
+	@tools/setup-servers
 
 $(READY): pyproject.toml tools/setup-venv
 	@tools/setup-venv

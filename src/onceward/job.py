@@ -17,6 +17,7 @@ from onceward.contracts import (
     Hooks,
     Receipt,
     Sink,
+    TemplateChoice,
     TransactionalWriteAheadSink,
     TwoPhaseCommitSink,
     WriteAheadSink,
@@ -62,7 +63,7 @@ class Job:
     def __post_init__(self) -> None:
         """Refuse what can be refused without looking anywhere."""
         checked_name("job", self.name)
-        checked_sinks(self.sinks, checked_guarantee(self.guarantee))
+        check_together(self.sinks, checked_guarantee(self.guarantee))
         local_path(self.checkpoint)
         _trigger_arguments(self.trigger)
         if self.output_mode not in OUTPUT_MODES:
@@ -89,7 +90,7 @@ class Job:
         """Check, recover, and start; returns at once."""
         guarantee = Guarantee(self.guarantee)
         frame = check_pipeline(self.pipeline(spark), guarantee)
-        sinks = checked_sinks(self.sinks, guarantee)
+        sinks = chosen_sinks(self.sinks, guarantee)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
         opened = open_job_checkpoint(
             name=self.name,
@@ -149,7 +150,7 @@ def foreach_batch(
     opened = open_job_checkpoint(
         name=name,
         checkpoint=checkpoint,
-        sinks=checked_sinks(sinks, wanted),
+        sinks=chosen_sinks(sinks, wanted),
         guarantee=wanted,
         hooks=hooks or Hooks(),
         accept=accept,
@@ -208,7 +209,8 @@ def inspect_job_checkpoint(
 def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt, ...]:
     """What the targets of a job prove of this checkpoint."""
     record = IdentityFile(LocalStorage(local_path(checkpoint) / "onceward")).read()
-    return tuple(receipt for sink in job.sinks for receipt in sink.receipts(record.identity)) if record else ()
+    sinks = chosen_sinks(job.sinks, Guarantee(job.guarantee))
+    return tuple(receipt for sink in sinks for receipt in sink.receipts(record.identity)) if record else ()
 
 
 def _place(folder: Path) -> str:
@@ -234,12 +236,18 @@ def checked_guarantee(text: str) -> Guarantee:
         raise ConfigurationError(f"guarantee {text!r} is unknown", hint=f"use one of: {known}") from None
 
 
-def checked_sinks(sinks: Sequence[Sink], guarantee: Guarantee) -> tuple[AnySink, ...]:
-    """The sinks, if they can serve one job together."""
+def chosen_sinks(sinks: Sequence[Sink], guarantee: Guarantee) -> tuple[AnySink, ...]:
+    """The sinks to work with in this start: those that leave their template open have asked their target."""
+    check_together(sinks, guarantee)
+    return tuple(sink.choose() if isinstance(sink, TemplateChoice) else sink for sink in sinks)  # type: ignore[misc]
+
+
+def check_together(sinks: Sequence[Sink], guarantee: Guarantee) -> None:
+    """Refuse sinks that cannot serve one job together. Asks no target."""
     if not sinks:
         raise ConfigurationError("the job has no sinks", hint="give at least one, for example FileSink('out')")
     for sink in sinks:
-        if not isinstance(sink, (TwoPhaseCommitSink, WriteAheadSink, TransactionalWriteAheadSink)):
+        if not isinstance(sink, (TwoPhaseCommitSink, WriteAheadSink, TransactionalWriteAheadSink, TemplateChoice)):
             raise ConfigurationError(
                 f"{type(sink).__name__} is not a sink",
                 hint="derive it from TwoPhaseCommitSink, WriteAheadSink or TransactionalWriteAheadSink",
@@ -256,7 +264,6 @@ def checked_sinks(sinks: Sequence[Sink], guarantee: Guarantee) -> tuple[AnySink,
         raise ConfigurationError(
             f"two sinks share a name: {sorted(names)}", hint="tell them apart with name='...'; keep the names for good"
         )
-    return tuple(sinks)  # type: ignore[arg-type]
 
 
 def _refuse_unpicklable(sink: Sink) -> None:

@@ -26,7 +26,7 @@ from onceward.epoch import Coordinator
 from onceward.identity import JobIdentity, TransactionName
 from onceward.manifest import Register
 from onceward.sinks import FileSink, SQLiteSink
-from onceward.sinks.files_writer import SlotWriter
+from onceward.sinks.files.writer import SlotWriter
 from onceward.wal import Shelf
 
 CONFIG: dict[str, Any] = json.loads(os.environ["ONCEWARD_TEST"])

@@ -22,7 +22,7 @@ from onceward import Job
 from onceward.contracts import Sink
 from onceward.identity import TransactionName
 from onceward.sinks import FileSink, SQLiteSink
-from onceward.sinks.files_layout import FinalName
+from onceward.sinks.files.layout import FinalName
 from onceward.spark.checkpoint import SparkLogs
 from onceward.testing import audit
 

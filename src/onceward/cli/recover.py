@@ -13,7 +13,7 @@ from onceward.cli.show import err, out, show_json
 from onceward.contracts import Guarantee, Hooks
 from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError
-from onceward.job import accepted_from, checked_sinks, inspect_job_checkpoint, open_job_checkpoint
+from onceward.job import accepted_from, chosen_sinks, inspect_job_checkpoint, open_job_checkpoint
 from onceward.recovery import Plan, Step, describe
 
 
@@ -33,7 +33,7 @@ def recover(
         raise ConfigurationError(
             "recovering needs the job's sinks", hint="add --job FILE[:JOB], or --dry-run to see the plan"
         )
-    sinks = checked_sinks(loaded.sinks, Guarantee(loaded.guarantee)) if loaded else ()
+    sinks = chosen_sinks(loaded.sinks, Guarantee(loaded.guarantee)) if loaded else ()
     if dry_run:
         plan = inspect_job_checkpoint(checkpoint, sinks, accepted_from(accept or ()))
         _show(plan, as_json=json, looked=loaded is not None)

@@ -12,7 +12,14 @@ from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.hooks import Hooks
 from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
 from onceward.contracts.rows import RowWise
-from onceward.contracts.sink import AnySink, Sink, TransactionalWriteAheadSink, TwoPhaseCommitSink, WriteAheadSink
+from onceward.contracts.sink import (
+    AnySink,
+    Sink,
+    TemplateChoice,
+    TransactionalWriteAheadSink,
+    TwoPhaseCommitSink,
+    WriteAheadSink,
+)
 from onceward.contracts.storage import Storage
 
 __all__ = [
@@ -38,6 +45,7 @@ __all__ = [
     "SlotContext",
     "SlotValues",
     "Storage",
+    "TemplateChoice",
     "TransactionalWriteAheadSink",
     "TwoPhaseCommitSink",
     "WriteAheadSink",

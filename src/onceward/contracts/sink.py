@@ -29,6 +29,8 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     """The most this sink can give."""
     means: ClassVar[str] = ""
     """By which means, in a few words; shown by `onceward status` and in the docs."""
+    other_way: AnySink | None = None
+    """The same target by the other template, of the same name: publishes what an earlier run staged that way."""
 
     def __init__(self, *, name: str) -> None:
         self.name = SinkName(checked_name("sink", name))
@@ -149,6 +151,18 @@ class TransactionalWriteAheadSink(Sink):
         leave out every slot whose receipt the target has, or whose epoch is not above the target's own watermark for
         (job, sink); write the rows of the others; write their receipts; commit. Slots without a receipt are written
         as they are. False, or an exception, leaves this epoch and every later one waiting.
+        """
+
+
+class TemplateChoice(Sink):
+    """One target that can be served by more than one template; which one is settled at every start."""
+
+    @abstractmethod
+    def choose(self) -> AnySink:
+        """Driver, at every start, before anything else: the sink to work with. May ask the target what it allows.
+
+        It has this one's name. Where an earlier start may have chosen otherwise, its `other_way` is set, and the two
+        keep their receipts in one place.
         """
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
+from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Handle, Hooks, Storage, TwoPhaseCommitSink
 from onceward.contracts.hooks import EpochHook
 from onceward.identity import JobIdentity, RunId, SinkName
 from onceward.manifest import Register, SettledLog
-from onceward.wal import Shelf
+from onceward.wal import Shelf, is_segment
 
 log = logging.getLogger("onceward")
 
@@ -50,6 +51,19 @@ class Ground:
     def sink(self, name: SinkName) -> AnySink | None:
         """The sink of that name, if the job still has it."""
         return next((sink for sink in self.sinks if sink.name == name), None)
+
+    def ways(self) -> Iterator[AnySink]:
+        """Every sink, and the other way to its target where it has one."""
+        for sink in self.sinks:
+            yield sink
+            if sink.other_way is not None:
+                yield sink.other_way
+
+    def way_of(self, name: SinkName, handle: Handle) -> AnySink | None:
+        """The way to the sink's target by which this handle was staged, if the job still has it."""
+        logged = is_segment(handle)
+        fitting = (way for way in self.ways() if way.name == name and isinstance(way, TwoPhaseCommitSink) != logged)
+        return next(fitting, None)
 
 
 def notify(hook: EpochHook, epoch: int) -> None:

@@ -121,7 +121,14 @@ class Publisher:
         for name, entry in manifest.sinks.items():
             if not entry.slots:
                 continue
-            sink = self._ground.sink(name)
+            sink = self._ground.way_of(name, entry.slots[0].handle)
+            if sink is None and self._ground.sink(name) is not None:
+                raise SinkMissing(
+                    f"{entry.rows} rows wait for sink {name!r} as it was before: {entry.means}",
+                    epoch=manifest.epoch,
+                    sink=name,
+                    hint="start once with the former kind of sink so that they can be published, then change it",
+                )
             if sink is None:
                 raise SinkMissing(
                     f"{entry.rows} rows wait for a sink that the job no longer has",

@@ -22,7 +22,7 @@ class Orphan:
 
 def pending_transactions(ground: Ground) -> Iterator[Orphan]:
     """Everything of this job, generation and sinks that is staged, finished or not, in the targets and in the log."""
-    for sink in ground.sinks:
+    for sink in ground.ways():
         if isinstance(sink, TwoPhaseCommitSink):
             yield from _named(sink.name, sink.pending(ground.job))
     yield from _named(WAL, ground.shelf.pending(ground.job))
@@ -83,5 +83,5 @@ def abort_all(ground: Ground, found: list[Orphan]) -> None:
     for orphan in found:
         if orphan.sink == WAL:
             ground.shelf.remove(orphan.handle)
-        elif isinstance(sink := ground.sink(orphan.sink), TwoPhaseCommitSink):
+        elif isinstance(sink := ground.way_of(orphan.sink, orphan.handle), TwoPhaseCommitSink):
             sink.abort(orphan.handle)

@@ -1,6 +1,6 @@
 """The targets. In *source → stage → decide → publish → settle → recover* a sink stages, publishes and keeps receipts.
 
-One file a target: `files` (Parquet, JSON lines, CSV; its parts are `files_*`), `sqlite` and `stdout`.
+One package a target. Each imports the contracts and its own driver, and none knows another.
 """
 
 from onceward.sinks.files import FileSink

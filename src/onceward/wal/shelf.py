@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceward.contracts import Handle, SlotContext, Storage
-from onceward.identity import JobIdentity, SinkName, TransactionName
+from onceward.identity import JobIdentity, SinkName, TransactionName, sink_digest
 
 FOLDER: Final = "wal"
 WAL: Final = SinkName("write-ahead log")
 """The name that stands for the log itself in the names of its segments."""
+
+
+def is_segment(handle: Handle) -> bool:
+    """Whether a slot's rows wait in the log. If not, they wait in the target."""
+    name = TransactionName.parse(str(handle.get("transaction")))
+    return name is not None and name.sink == sink_digest(WAL)
 
 
 @dataclass(frozen=True, slots=True)

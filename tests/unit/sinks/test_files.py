@@ -21,7 +21,8 @@ from onceward.errors import (
     TargetRefused,
 )
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName
-from onceward.sinks import FileSink, files_publish
+from onceward.sinks import FileSink
+from onceward.sinks.files import publish as files_publish
 
 Contexts = Callable[..., SlotContext]
 
@@ -444,8 +445,8 @@ def test_files_roll_at_about_the_number_of_bytes(tmp_path: Path, context: Contex
 def test_more_partitions_than_open_files_lose_nothing(
     tmp_path: Path, context: Contexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onceward.sinks.files_writer._BYTES_OF_ALL_PARTITIONS", 1)
-    monkeypatch.setattr("onceward.sinks.files_writer._ROWS_TO_SPLIT", 1)
+    monkeypatch.setattr("onceward.sinks.files.writer._BYTES_OF_ALL_PARTITIONS", 1)
+    monkeypatch.setattr("onceward.sinks.files.writer._ROWS_TO_SPLIT", 1)
     rows = pa.record_batch({"id": pa.array(range(400), pa.int64()), "app": pa.array([n % 100 for n in range(400)])})
     sink = FileSink(tmp_path, partition_by="app")
     before = len(os.listdir("/proc/self/fd"))

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
 from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
 from onceward.identity import Fingerprint, Generation, JobIdentity
-from onceward.sinks import sqlite_schema as sql
-from onceward.sinks.sqlite_values import parameters, refused
+from onceward.sinks.sqlite import schema as sql
+from onceward.sinks.sqlite.values import parameters, refused
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"

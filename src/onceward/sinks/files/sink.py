@@ -32,9 +32,9 @@ from onceward.contracts import (
 )
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import Fingerprint, JobIdentity, TransactionName
-from onceward.sinks.files_engine import engine_folder, is_alike, stage_engine_files
-from onceward.sinks.files_formats import FORMATS
-from onceward.sinks.files_layout import (
+from onceward.sinks.files.engine import engine_folder, is_alike, stage_engine_files
+from onceward.sinks.files.formats import FORMATS
+from onceward.sinks.files.layout import (
     HIDDEN,
     FinalName,
     StagedFile,
@@ -43,8 +43,8 @@ from onceward.sinks.files_layout import (
     published,
     transaction_of,
 )
-from onceward.sinks.files_publish import files_of, give_name, publish, remove, sync_folder
-from onceward.sinks.files_writer import SlotWriter, WriterSettings
+from onceward.sinks.files.publish import files_of, give_name, publish, remove, sync_folder
+from onceward.sinks.files.writer import SlotWriter, WriterSettings
 
 
 class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from onceward.contracts import SlotContext
-from onceward.sinks.files_layout import HIDDEN, StagedFile, final_name, staged_name
-from onceward.sinks.files_publish import sync_folder
+from onceward.sinks.files.layout import HIDDEN, StagedFile, final_name, staged_name
+from onceward.sinks.files.publish import sync_folder
 
 _ALIKE = (
     pt.is_boolean,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onceward.contracts import Handle, Lost, Outcome, RetryLater
 from onceward.errors import DamagedFile
-from onceward.sinks.files_layout import FinalName, transaction_of
+from onceward.sinks.files.layout import FinalName, transaction_of
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from onceward.contracts import SlotContext
 from onceward.errors import StorageFailed
-from onceward.sinks.files_formats import Encoder, FileFormat, Options
-from onceward.sinks.files_layout import HIDDEN, StagedFile, final_name, folders, staged_name
-from onceward.sinks.files_publish import sync_folder
+from onceward.sinks.files.formats import Encoder, FileFormat, Options
+from onceward.sinks.files.layout import HIDDEN, StagedFile, final_name, folders, staged_name
+from onceward.sinks.files.publish import sync_folder
 
 _BYTES_AT_ONCE = 64 << 20
 _ROWS_TO_SPLIT = 1 << 17

@@ -1,0 +1,9 @@
+"""Files that a plain directory reader can trust: Parquet, JSON lines, CSV. Two-phase commit by rename.
+
+`writer` stages a slot's files in one of the `formats`, `engine` takes those that Spark itself has written, `layout`
+says what they are called before and after, `publish` gives them their final names.
+"""
+
+from onceward.sinks.files.sink import FileSink
+
+__all__ = ["FileSink"]

@@ -1,0 +1,16 @@
+"""Real servers for tests: started on free loopback ports, with their data in temporary folders, and stopped again.
+
+::
+
+    with PostgresServer() as server:
+        sink = PostgresSink(server.url, table="rows")
+        server.kill()  # as a power loss would
+        server.start()  # the same data, the same port
+"""
+
+from onceward.testing.servers.base import Server, ServerMissing
+from onceward.testing.servers.mariadb import MariaDBServer
+from onceward.testing.servers.postgres import PostgresServer
+from onceward.testing.servers.redis import RedisServer
+
+__all__ = ["MariaDBServer", "PostgresServer", "RedisServer", "Server", "ServerMissing"]

@@ -1,0 +1,45 @@
+"""Real servers, one of each kind for the whole session. What cannot be had is skipped, or failed where all is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pytest
+
+from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer, Server, ServerMissing
+
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+def started(kind: type[AnyServer], **settings: str | int) -> AnyServer:
+    """A running server of this kind; skips the test where its program is missing."""
+    try:
+        return kind(**settings).start()
+    except ServerMissing as missing:
+        if os.environ.get("CI") == "true" or os.environ.get("ONCEWARD_REQUIRE_ALL") == "1":
+            pytest.fail(f"a server is missing, and all are asked for: {missing}")
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Loses nothing that it has confirmed unless its machine dies, and saves the tests the waiting for the disk."""
+    server = started(PostgresServer, fsync="off")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    server = started(MariaDBServer)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    server = started(RedisServer)
+    yield server
+    server.close()
