@@ -11,6 +11,7 @@
 from onceward.testing.servers.base import Server, ServerMissing
 from onceward.testing.servers.mariadb import MariaDBServer
 from onceward.testing.servers.postgres import PostgresServer
+from onceward.testing.servers.proxy import Proxy
 from onceward.testing.servers.redis import RedisServer
 
-__all__ = ["MariaDBServer", "PostgresServer", "RedisServer", "Server", "ServerMissing"]
+__all__ = ["MariaDBServer", "PostgresServer", "Proxy", "RedisServer", "Server", "ServerMissing"]
