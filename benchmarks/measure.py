@@ -45,6 +45,9 @@ def session(cores: int = 2) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "4g")
+        # On few cores the threads of the default collector come and go, and with them up to half of the processor time.
+        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
@@ -76,10 +79,10 @@ def narrow_rows(folder: Path, *, rows: int, files: int) -> Path:
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], float]], *, repeats: int, console: Console, warm_up: bool = True
+    contenders: Mapping[str, Callable[[], float]], *, repeats: int, console: Console, warm_up: int = 1
 ) -> dict[str, float]:
     """The median seconds of each contender, run in turns so that a noisy minute hits all of them alike."""
-    if warm_up:
+    for _ in range(warm_up):
         for contender in contenders.values():
             contender()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
