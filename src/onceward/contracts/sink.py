@@ -29,6 +29,9 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     """The most this sink can give."""
     means: ClassVar[str] = ""
     """By which means, in a few words; shown by `onceward status` and in the docs."""
+    takes_empty_epochs: bool = False
+    """True: an epoch without rows is published too, as one slot without rows, by a transactional write-ahead sink that
+    replaces what the target has."""
     other_way: AnySink | None = None
     """The same target by the other template, of the same name: publishes what an earlier run staged that way."""
 

@@ -167,7 +167,7 @@ class Publisher:
             slot=slot.slot,
             fingerprint=manifest.fingerprint,
         )
-        read = partial(read_segment, self._ground.storage, slot.handle)
+        read = partial(read_segment, self._ground.storage, slot.handle) if slot.rows else partial(iter, ())
         return SlotValues(slot.slot, slot.rows, None if manifest.straight else receipt, read)
 
     def _until_done(self, attempt: Callable[[], Outcome], sink: AnySink, manifest: Manifest) -> None:
