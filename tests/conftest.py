@@ -43,3 +43,19 @@ def redis() -> Iterator[RedisServer]:
     server = started(RedisServer)
     yield server
     server.close()
+
+
+_SWEEPS: list[str] = []
+
+
+@pytest.fixture
+def record_sweep() -> list[str]:
+    """What was swept, for the end of the report."""
+    return _SWEEPS
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _SWEEPS:
+        terminalreporter.section("crash sweeps and simulations")
+        for line in _SWEEPS:
+            terminalreporter.line(line)

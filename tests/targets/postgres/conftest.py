@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from onceward.sinks import PostgresSink
+from onceward.sinks.postgres.session import Address, borrowed
 from onceward.testing.servers import PostgresServer
 
 _NUMBERS = count(1)
@@ -33,19 +34,29 @@ class Place:
         return PostgresSink(self.url, **{"table": "rows", **options})
 
     def query(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        return self.server.query(statement.replace("~", f'"{self.schema}"'), *parameters)
+        with borrowed(Address.checked(self.server.url)) as session:
+            return session.run(statement.replace("~", f'"{self.schema}"'), *parameters)
 
     def rows(self, table: str = "rows") -> list[dict[str, Any]]:
-        from adbc_driver_postgresql import dbapi
-
         if not self.query("SELECT to_regclass($1)::text", f'"{self.schema}"."{table}"')[0][0]:
             return []
-        with dbapi.connect(self.server.url, autocommit=True) as session, session.cursor() as cursor:
-            cursor.execute(f'SELECT * FROM "{self.schema}"."{table}" ORDER BY ctid')
-            return list(cursor.fetch_arrow_table().to_pylist())
+        described = self.query(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 "
+            "AND NOT attisdropped ORDER BY attnum",
+            f'"{self.schema}"."{table}"',
+        )
+        names = [name for (name,) in described]
+        return [dict(zip(names, row, strict=True)) for row in self.query(f'SELECT * FROM ~."{table}" ORDER BY ctid')]
 
     def prepared(self) -> list[str]:
         return [gid for (gid,) in self.query("SELECT gid::text FROM pg_prepared_xacts")]
+
+    def empty(self) -> None:
+        """Nothing prepared, no rows, no receipts: faster than a new schema."""
+        for gid in self.prepared():
+            self.query(f"ROLLBACK PREPARED '{gid}'")
+        for table in ("rows", "onceward_receipts", "onceward_watermarks"):
+            self.query(f"DELETE FROM ~.{table}")
 
     def clear(self) -> None:
         for gid in self.prepared():
