@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
+from onceward.connections.postgres import Address, borrowed
 from onceward.sinks import PostgresSink
-from onceward.sinks.postgres.session import Address, borrowed
 from onceward.testing.servers import PostgresServer
 
 _NUMBERS = count(1)

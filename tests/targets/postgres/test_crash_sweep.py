@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from onceward.sinks.postgres.session import Session
+from onceward.connections.postgres import Session
 from onceward.testing import CrashAt, Ending, Faults, Harness, Outlet, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.sweep import Sweep

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from onceward.connections.postgres import Address, PostgresError, Session, give_back, take
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.schema import (
@@ -16,7 +17,6 @@ from onceward.sinks.postgres.schema import (
     describe,
     refuse_unless_fitting,
 )
-from onceward.sinks.postgres.session import Address, PostgresError, Session, give_back, take
 from onceward.sinks.postgres.target import Target
 
 _DENIED = "42501"

@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from onceward.connections.postgres import PostgresError, Session, literal, quoted
 from onceward.contracts import Receipt, SlotContext
 from onceward.errors import CheckpointRolledBack
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, SinkName, TransactionName
-from onceward.sinks.postgres.session import PostgresError, Session, literal, quoted
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"

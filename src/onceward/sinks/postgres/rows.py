@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from onceward.connections.postgres import PostgresError, Session
 from onceward.errors import TargetRefused
 from onceward.sinks.postgres.schema import Table, describe, wires
-from onceward.sinks.postgres.session import PostgresError, Session
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.values import Wire
 

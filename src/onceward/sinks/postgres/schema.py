@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from onceward.connections.postgres import PostgresError, Session, listed, quoted
 from onceward.errors import TargetRefused
-from onceward.sinks.postgres.session import PostgresError, Session, listed, quoted
 from onceward.sinks.postgres.target import TableName, Target
 from onceward.sinks.postgres.values import Wire, declared, wire_for
 

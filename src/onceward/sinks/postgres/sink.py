@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from onceward.connections.postgres import Address, require_driver
 from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError
 from onceward.identity import JobIdentity
 from onceward.sinks.postgres.preflight import connected, prepared_transactions_allowed
-from onceward.sinks.postgres.session import Address, require_driver
 from onceward.sinks.postgres.target import TableName, Target, as_names
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onceward.connections.postgres import Address, quoted
 from onceward.errors import ConfigurationError
-from onceward.sinks.postgres.session import Address, quoted
 
 MODES = ("append", "upsert", "replace")
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from onceward.connections.postgres import PostgresError, Session, borrowed, give_back, literal, take
 from onceward.contracts import (
     AlreadyCommitted,
     Committed,
@@ -30,7 +31,6 @@ from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.rows import RowCopier
-from onceward.sinks.postgres.session import PostgresError, Session, borrowed, give_back, literal, take
 from onceward.sinks.postgres.target import Target
 
 _NO_SUCH_TRANSACTION = "42704"

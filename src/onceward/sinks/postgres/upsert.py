@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from onceward.connections.postgres import PostgresError, Session, listed, quoted
 from onceward.sinks.postgres.rows import converted, described, in_pieces
 from onceward.sinks.postgres.schema import DELETED, ROW, Table, wires
-from onceward.sinks.postgres.session import PostgresError, Session, listed, quoted
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.values import Wire
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from onceward.connections.postgres import Session, borrowed
 from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
 from onceward.identity import JobIdentity
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
 from onceward.sinks.postgres.rows import RowCopier
-from onceward.sinks.postgres.session import Session, borrowed
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
 
