@@ -3,11 +3,12 @@
 import os
 import pickle
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from onceward.committers import FileCheckpointCommitter, SQLiteCheckpointCommitter
+from onceward.committers import FileCheckpointCommitter, PostgresCheckpointCommitter, SQLiteCheckpointCommitter
 from onceward.contracts import CheckpointCommitter
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
@@ -15,12 +16,20 @@ from onceward.identity import Generation, JobIdentity, JobName, SinkName
 JOB = JobIdentity(JobName("page views"), Generation("aaaaaaaa"))
 SINK = SinkName("stdout")
 
+NUMBERS = count(1)
 Make = Callable[[], CheckpointCommitter]
 
 
-@pytest.fixture(params=["file", "sqlite", "sqlite with a hostile table"])
+ON_SERVERS = [pytest.param(name, marks=pytest.mark.cluster) for name in ("postgres", "postgres, hostile table")]
+
+
+@pytest.fixture(params=["file", "sqlite", "sqlite with a hostile table", *ON_SERVERS])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A new committer over the same memory: what a restart would have."""
+    if request.param.startswith("postgres"):
+        server = request.getfixturevalue("postgres")
+        table = f'{next(NUMBERS)}_x"; DROP TABLE y; --' if "hostile" in request.param else f"c{next(NUMBERS)}"
+        return lambda: PostgresCheckpointCommitter(server.url, table)
     makers: dict[str, Make] = {
         "file": lambda: FileCheckpointCommitter(tmp_path / "new" / "committed"),
         "sqlite": lambda: SQLiteCheckpointCommitter(tmp_path / "committed.db"),
