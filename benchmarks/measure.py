@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+JARS = Path(__file__).resolve().parent.parent / ".jars"
 ROW_SCHEMA = "id long, app string, value double, ts timestamp"
 
 
@@ -48,6 +49,7 @@ def session(cores: int = 2) -> SparkSession:
         # On few cores the threads of the default collector come and go, and with them up to half of the processor time.
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.jars", ",".join(str(jar) for jar in JARS.glob("*.jar")))
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
@@ -74,7 +76,8 @@ def narrow_rows(folder: Path, *, rows: int, files: int) -> Path:
                 "ts": pa.array(start + ids * 1000, pa.timestamp("us", "UTC")),
             }
         )
-        pq.write_table(table, folder / f"{number:03}.parquet")
+        # Several row groups, so that Spark can read one file with two tasks.
+        pq.write_table(table, folder / f"{number:03}.parquet", row_group_size=125_000)
     return folder
 
 
