@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,21 +39,21 @@ def _measured(folder: Path, console: Console, server: PostgresServer) -> Iterato
     def stream(_: object = None) -> DataFrame:
         return spark.readStream.schema(ROW_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
 
-    def fresh(work: Callable[[], object], *, key: str = "") -> float:
+    def fresh(work: Callable[[], float], *, key: str = "") -> float:
         server.query("DROP TABLE IF EXISTS rows")
         server.query(f"CREATE TABLE rows ({TABLE}{key})")
         server.query("CHECKPOINT")
-        seconds = timed(work)
+        seconds = work()
         (found,) = server.query("SELECT count(*) FROM rows")[0]
         if found != ROWS:
             raise AssertionError(f"the table has {found} rows, not {ROWS}")
         return seconds
 
-    def ours(**options: Any) -> Callable[[], object]:
+    def ours(**options: Any) -> Callable[[], float]:
         work = folder / f"onceward-{next(numbers)}"
         sink = PostgresSink(server.url, table="rows", name=work.name, **options)
         job = Job(name=work.name, checkpoint=work, pipeline=stream, sinks=[sink], trigger="available-now")
-        return lambda: job.run(spark)
+        return lambda: timed(lambda: job.run(spark))
 
     def by_jdbc() -> None:
         url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres?user=owner&reWriteBatchedInserts=true"
@@ -71,7 +72,7 @@ def _measured(folder: Path, console: Console, server: PostgresServer) -> Iterato
         {
             "append": lambda: fresh(ours()),
             "upsert": lambda: fresh(ours(mode="upsert", keys=["id"]), key=", UNIQUE (id)"),
-            "JDBC": lambda: fresh(by_jdbc),
+            "JDBC": lambda: fresh(lambda: timed(by_jdbc)),
             "bare ADBC": lambda: fresh(lambda: bare(source, server.url)),
         },
         repeats=5,
@@ -88,7 +89,7 @@ def _measured(folder: Path, console: Console, server: PostgresServer) -> Iterato
     yield ratio("PostgreSQL upsert, exactly-once / Spark's JDBC writer, plain inserts", "upsert", "JDBC", ">= 2")
 
 
-def bare(source: Path, url: str) -> None:
+def bare(source: Path, url: str) -> float:
     """Two processes, each with half of every epoch's rows in memory already, load them in parallel."""
     fork = multiprocessing.get_context("spawn")
     ready, go = fork.Semaphore(0), fork.Event()
@@ -97,9 +98,11 @@ def bare(source: Path, url: str) -> None:
         worker.start()
     for _ in workers:
         ready.acquire()
+    started = time.perf_counter()
     go.set()
     for worker in workers:
         worker.join()
+    return time.perf_counter() - started
 
 
 def _load(source: str, url: str, half: int, ready: Any, go: Any) -> None:
