@@ -22,11 +22,11 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
-from onceward.epoch import PublishLimits
+from onceward.epoch import Ground, PublishLimits
 from onceward.errors import ConfigurationError, GuaranteeUnavailable
 from onceward.identity import JobName, checked_name, sink_digest
 from onceward.manifest import IdentityFile
-from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, open_checkpoint
+from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, look_at, open_checkpoint
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.run import Run
@@ -204,6 +204,24 @@ def inspect_job_checkpoint(
         clock=SystemClock(),
         accepted=accepted,
     )
+
+
+def job_ground(job: Job) -> Ground:
+    """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
+    root = local_path(job.checkpoint)
+    ground, record = look_at(
+        sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee)),
+        storage=LocalStorage(root / "onceward"),
+        decisions=SparkLogs(root),
+        place=_place(root / "onceward") if root.is_dir() else "",
+        clock=SystemClock(),
+    )
+    if record.job != job.name:
+        raise ConfigurationError(
+            f"this checkpoint belongs to the job {record.job!r}, not to {job.name!r}",
+            hint="give each job its own checkpoint directory, or keep the job's name",
+        )
+    return ground
 
 
 def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt, ...]:

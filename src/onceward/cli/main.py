@@ -15,6 +15,7 @@ from onceward.cli.rewind import rewind
 from onceward.cli.run import run
 from onceward.cli.show import show_error
 from onceward.cli.status import status
+from onceward.cli.transactions import transactions
 from onceward.errors import OncewardError
 
 MAY_BE_RESTARTED = 3
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 for command in (run, status, recover, rewind, demo):
     app.command()(command)
+app.add_typer(transactions, name="transactions")
 
 
 def main() -> None:

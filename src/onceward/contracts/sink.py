@@ -108,6 +108,7 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
         """Driver: every transaction of this job, generation and sink that is begun and not finished.
 
         Each handle must carry its name under `transaction`; what does not parse as one of ours must be left alone.
+        Under `since` it may carry, in ISO 8601 with zone, when the transaction was begun or pre-committed.
         """
 
     def discard(self, transaction: Txn) -> None:

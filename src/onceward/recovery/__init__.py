@@ -1,6 +1,7 @@
 """*Recover*: before every start, look at everything (survey), decide (plan, a pure function), do it (execute)."""
 
 from onceward.recovery.execute import Recovered, recover
+from onceward.recovery.in_doubt import InDoubt, Verdict, abort_by_hand, commit_by_hand, in_doubt
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
@@ -15,13 +16,14 @@ from onceward.recovery.plan import (
     describe,
     make_plan,
 )
-from onceward.recovery.start import Opened, inspect_checkpoint, open_checkpoint
+from onceward.recovery.start import Opened, inspect_checkpoint, look_at, open_checkpoint
 from onceward.recovery.survey import EpochSurvey, Survey, take_survey
 
 __all__ = [
     "Accept",
     "AlreadyPublished",
     "EpochSurvey",
+    "InDoubt",
     "Lose",
     "Opened",
     "Plan",
@@ -33,8 +35,13 @@ __all__ = [
     "Step",
     "Survey",
     "TakeOver",
+    "Verdict",
+    "abort_by_hand",
+    "commit_by_hand",
     "describe",
+    "in_doubt",
     "inspect_checkpoint",
+    "look_at",
     "make_plan",
     "open_checkpoint",
     "recover",

@@ -90,11 +90,32 @@ def inspect_checkpoint(
     accepted: frozenset[Accept] = frozenset(),
 ) -> Plan:
     """The plan that the next start would carry out. Writes nothing."""
+    try:
+        ground, record = look_at(
+            sinks=sinks, storage=storage, decisions=decisions, place=place, clock=clock, accepted=accepted
+        )
+    except CheckpointCopied as error:
+        return Plan((Refuse(error),))
+    with _told_plainly():
+        return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
+
+
+def look_at(
+    *,
+    sinks: tuple[AnySink, ...],
+    storage: Storage,
+    decisions: DecisionLog,
+    place: str,
+    clock: Clock,
+    accepted: frozenset[Accept] = frozenset(),
+) -> tuple[Ground, IdentityRecord]:
+    """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused."""
     record = IdentityFile(storage).read()
     if record is None:
         raise ConfigurationError(
             "no onceward job has run on this checkpoint", hint="give the directory that the job has as `checkpoint`"
         )
+    _refuse_unlike(record, record.job, place, accepted)
     ground = Ground(
         job=record.identity,
         run=new_run(),
@@ -105,12 +126,7 @@ def inspect_checkpoint(
         clock=clock,
         adopted=record.adopted,
     )
-    try:
-        _refuse_unlike(record, record.job, place, accepted)
-    except CheckpointCopied as error:
-        return Plan((Refuse(error),))
-    with _told_plainly():
-        return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
+    return ground, record
 
 
 @contextmanager

@@ -142,13 +142,11 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
     def pending(self, job: JobIdentity) -> Iterable[Handle]:
         """What `pg_prepared_xacts` lists for this database under our name."""
         with borrowed(self.target.address) as session:
-            rows = session.run(
-                "SELECT gid::text, owner::text FROM pg_prepared_xacts WHERE database = current_database()"
-            )
-        for gid, owner in rows:
+            rows = session.run("SELECT gid::text, prepared FROM pg_prepared_xacts WHERE database = current_database()")
+        for gid, prepared in rows:
             name = TransactionName.parse(gid)
             if name is not None and name.belongs_to(job, self.name):
-                yield {"transaction": gid, "job": job.name, "sink": self.name, "owner": owner}
+                yield {"transaction": gid, "job": job.name, "sink": self.name, "since": prepared.isoformat()}
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
