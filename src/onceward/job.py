@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from onceward.clock import SystemClock
 from onceward.contracts import (
     AnySink,
+    Grade,
     Guarantee,
     Hooks,
+    Needs,
     Receipt,
     Sink,
     TemplateChoice,
@@ -35,6 +38,8 @@ from onceward.spark.source import check_pipeline
 from onceward.storage import LocalStorage, local_path
 
 OUTPUT_MODES = ("append", "update", "complete")
+log = logging.getLogger("onceward")
+
 _ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
 
@@ -92,6 +97,7 @@ class Job:
         frame = check_pipeline(self.pipeline(spark), guarantee)
         sinks = chosen_sinks(self.sinks, guarantee)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
+        _warn(sinks, needs_of(self, spark))
         opened = open_job_checkpoint(
             name=self.name,
             checkpoint=self.checkpoint,
@@ -160,6 +166,19 @@ def foreach_batch(
         max_unpublished_epochs=max_unpublished_epochs, publish=PublishLimits(deadline_s=publish_deadline_s)
     )
     return Delivery(opened, limits, output_mode=output_mode, checked=False)
+
+
+def needs_of(job: Job, spark: SparkSession) -> Needs:
+    """What the job will ask of its sinks, as far as it can be known before the first epoch."""
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return Needs(max(partitions, spark.sparkContext.defaultParallelism), job.max_unpublished_epochs)
+
+
+def _warn(sinks: Sequence[AnySink], needs: Needs) -> None:
+    for sink in sinks:
+        for finding in sink.cautions(needs):
+            if finding.grade is not Grade.FINE:
+                log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.says, finding.mend)
 
 
 def open_job_checkpoint(

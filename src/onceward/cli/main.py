@@ -10,6 +10,7 @@ import sys
 import typer
 
 from onceward.cli.demo import demo
+from onceward.cli.doctor import doctor
 from onceward.cli.recover import recover
 from onceward.cli.rewind import rewind
 from onceward.cli.run import run
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, status, recover, rewind, demo):
+for command in (run, status, doctor, recover, rewind, demo):
     app.command()(command)
 app.add_typer(transactions, name="transactions")
 

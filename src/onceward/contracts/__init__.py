@@ -8,6 +8,7 @@ from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Json, Receipt, SlotContext, SlotValues
 from onceward.contracts.decisions import Barrier, DecisionLog
 from onceward.contracts.engine import EngineTarget, EngineWritten
+from onceward.contracts.finding import Finding, Grade, Needs
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.hooks import Hooks
 from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
@@ -32,11 +33,14 @@ __all__ = [
     "DecisionLog",
     "EngineTarget",
     "EngineWritten",
+    "Finding",
+    "Grade",
     "Guarantee",
     "Handle",
     "Hooks",
     "Json",
     "Lost",
+    "Needs",
     "Outcome",
     "Receipt",
     "RetryLater",

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Receipt, SlotContext, SlotValues
+from onceward.contracts.finding import Finding, Needs
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.outcome import Outcome
 from onceward.identity import JobIdentity, SinkName, checked_name
@@ -44,6 +45,13 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
         It may create what is missing where the sink's options say so. It never writes rows.
         """
         return None
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """Driver, after `check`, at every start and by `onceward doctor`: what is fine and what may give trouble later.
+
+        It changes nothing. What would give trouble at once is for `check` to refuse.
+        """
+        return ()
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """Driver, at every start: the receipts the target holds for this job's name and this sink.

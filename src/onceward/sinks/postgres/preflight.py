@@ -19,7 +19,6 @@ from onceward.sinks.postgres.schema import (
 )
 from onceward.sinks.postgres.target import Target
 
-_DENIED = "42501"
 _CREATED_MEANWHILE = ("23505", "42P07")
 
 

@@ -18,8 +18,10 @@ from onceward.connections.postgres import PostgresError, Session, borrowed, give
 from onceward.contracts import (
     AlreadyCommitted,
     Committed,
+    Finding,
     Handle,
     Lost,
+    Needs,
     Outcome,
     Receipt,
     RetryLater,
@@ -28,6 +30,7 @@ from onceward.contracts import (
 )
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
+from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.rows import RowCopier
@@ -61,6 +64,10 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
         check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        return cautions(self.target.address, needs, is_two_phase=True)
 
     # --- executor -------------------------------------------------------------------------------
 

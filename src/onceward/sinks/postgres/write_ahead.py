@@ -9,8 +9,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from onceward.connections.postgres import Session, borrowed
-from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
+from onceward.contracts import Finding, Needs, Receipt, SlotValues, TransactionalWriteAheadSink
 from onceward.identity import JobIdentity
+from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
 from onceward.sinks.postgres.rows import RowCopier
@@ -33,6 +34,10 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
         check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        return cautions(self.target.address, needs, is_two_phase=False)
 
     def send_transaction(
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
