@@ -11,6 +11,7 @@ import typer
 
 from onceward.cli.demo import demo
 from onceward.cli.doctor import doctor
+from onceward.cli.poison import poison
 from onceward.cli.recover import recover
 from onceward.cli.rewind import rewind
 from onceward.cli.run import run
@@ -32,6 +33,7 @@ app = typer.Typer(
 for command in (run, status, doctor, recover, rewind, demo):
     app.command()(command)
 app.add_typer(transactions, name="transactions")
+app.add_typer(poison, name="poison")
 
 
 def main() -> None:

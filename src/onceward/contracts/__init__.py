@@ -5,7 +5,7 @@ Sink authors need only this package; everything from *stage* to *recover* is wri
 
 from onceward.contracts.clock import Clock
 from onceward.contracts.committer import CheckpointCommitter
-from onceward.contracts.context import Handle, Json, Receipt, SlotContext, SlotValues
+from onceward.contracts.context import Handle, Json, Receipt, RejectedRow, SlotContext, SlotValues
 from onceward.contracts.decisions import Barrier, DecisionLog
 from onceward.contracts.engine import EngineTarget, EngineWritten
 from onceward.contracts.finding import Finding, Grade, Needs
@@ -43,6 +43,7 @@ __all__ = [
     "Needs",
     "Outcome",
     "Receipt",
+    "RejectedRow",
     "RetryLater",
     "RowWise",
     "Sink",

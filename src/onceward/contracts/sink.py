@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from onceward.contracts.committer import CheckpointCommitter
-from onceward.contracts.context import Handle, Receipt, SlotContext, SlotValues
+from onceward.contracts.context import Handle, Receipt, RejectedRow, SlotContext, SlotValues
 from onceward.contracts.finding import Finding, Needs
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.outcome import Outcome
@@ -162,8 +162,16 @@ class TransactionalWriteAheadSink(Sink):
 
         leave out every slot whose receipt the target has, or whose epoch is not above the target's own watermark for
         (job, sink); write the rows of the others; write their receipts; commit. Slots without a receipt are written
-        as they are. False, or an exception, leaves this epoch and every later one waiting.
+        as they are. False, or an exception, leaves this epoch and every later one waiting; `RowsRejected` says that
+        waiting will not help.
         """
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """Driver, when a user asks: which rows the target does not take. It is left as it was.
+
+        Without the rows that are named, the others must be taken.
+        """
+        return ()
 
 
 class TemplateChoice(Sink):

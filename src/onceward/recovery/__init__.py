@@ -16,6 +16,7 @@ from onceward.recovery.plan import (
     describe,
     make_plan,
 )
+from onceward.recovery.poison import PoisonRow, divert_poison, find_poison
 from onceward.recovery.start import Opened, inspect_checkpoint, look_at, open_checkpoint
 from onceward.recovery.survey import EpochSurvey, Survey, take_survey
 
@@ -27,6 +28,7 @@ __all__ = [
     "Lose",
     "Opened",
     "Plan",
+    "PoisonRow",
     "Publish",
     "Reap",
     "Recovered",
@@ -39,6 +41,8 @@ __all__ = [
     "abort_by_hand",
     "commit_by_hand",
     "describe",
+    "divert_poison",
+    "find_poison",
     "in_doubt",
     "inspect_checkpoint",
     "look_at",

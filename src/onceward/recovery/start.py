@@ -20,7 +20,7 @@ from onceward.errors import (
     TargetUnavailable,
 )
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
-from onceward.manifest import IdentityFile, IdentityRecord
+from onceward.manifest import Diversions, IdentityFile, IdentityRecord
 from onceward.recovery.execute import recover
 from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, make_plan, rolled_back
 from onceward.recovery.survey import Survey, take_survey
@@ -59,6 +59,7 @@ def open_checkpoint(
         decisions=decisions,
         clock=clock,
         adopted=record.adopted if record else decisions.decided(),
+        diverted=Diversions(storage).all(),
         hooks=hooks or Hooks(),
     )
     _refuse_unlike(record, name, place, accepted)
@@ -125,6 +126,7 @@ def look_at(
         decisions=decisions,
         clock=clock,
         adopted=record.adopted,
+        diverted=Diversions(storage).all(),
     )
     return ground, record
 

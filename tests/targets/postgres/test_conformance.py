@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from conftest import Place
 from onceward.contracts import AnySink
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
 from onceward.testing.conformance import TransactionalConformance, TwoPhaseConformance
 from onceward.testing.engine import SCHEMA
+
+from .conftest import Place
 
 pytestmark = pytest.mark.cluster
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from conftest import Place
 from onceward.connections.postgres import Session
 from onceward.testing import CrashAt, Ending, Faults, Harness, Outlet, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.sweep import Sweep
+
+from .conftest import Place
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

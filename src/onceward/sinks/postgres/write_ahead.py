@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from onceward.connections.postgres import Session, borrowed
-from onceward.contracts import Finding, Needs, Receipt, SlotValues, TransactionalWriteAheadSink
+from onceward.connections.postgres import PostgresError, Session, borrowed
+from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import RowsRejected
 from onceward.identity import JobIdentity
 from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
+from onceward.sinks.postgres.rejected import find_rejected, is_rejection
 from onceward.sinks.postgres.rows import RowCopier
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
@@ -53,7 +55,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
                 lock(session, job, self.name)
                 waiting = self._without_receipt(session, slots, job, checkpoint_id)
                 if waiting:
-                    self._write(session, waiting)
+                    self._write_or_reject(session, waiting, checkpoint_id)
                     self._receipts.write_slots(session, [slot.receipt for slot in waiting if slot.receipt is not None])
         return True
 
@@ -73,6 +75,26 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
             if slot.slot not in found and epoch > settled:
                 waiting.append(slot)
         return waiting
+
+    def _write_or_reject(self, session: Session, slots: list[SlotValues], epoch: int) -> None:
+        try:
+            self._write(session, slots)
+        except (PostgresError, ValueError) as error:
+            if not is_rejection(error):
+                raise
+            raise RowsRejected(
+                f"{self.target.table} does not take a row: {error}",
+                epoch=epoch,
+                sink=self.name,
+                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
+                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+            ) from None
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink.find_rejected`."""
+        with borrowed(self.target.address) as session:
+            waiting = self._without_receipt(session, slots, job, checkpoint_id)
+            return find_rejected(session, waiting, lambda part: self._write(session, [part]))
 
     def _write(self, session: Session, slots: list[SlotValues]) -> None:
         if self.target.mode == "upsert":

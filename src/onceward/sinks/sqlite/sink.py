@@ -12,19 +12,23 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.sqlite import SQLiteFile
-from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
+from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import CheckpointRolledBack, ConfigurationError, RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, Generation, JobIdentity
+from onceward.sinks.halving import rejected_rows
 from onceward.sinks.sqlite import schema as sql
 from onceward.sinks.sqlite.values import parameters, refused
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
+# A violated constraint, or a value of the wrong kind for a strict table: the same row would fail again.
+_REJECTIONS = (sqlite3.IntegrityError, sqlite3.DataError)
 _OWN_TABLES = (
     f"""CREATE TABLE IF NOT EXISTS {RECEIPTS} (
         job TEXT NOT NULL, generation TEXT NOT NULL, sink TEXT NOT NULL, epoch INTEGER NOT NULL, slot INTEGER NOT NULL,
@@ -189,6 +193,14 @@ class SQLiteSink(TransactionalWriteAheadSink):
         try:
             for batch in slot.read():
                 self._write(database, batch)
+        except _REJECTIONS as error:
+            raise RowsRejected(
+                f"table {self.table!r} does not take a row of slot {slot.slot}: {error}",
+                epoch=epoch,
+                sink=self.name,
+                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
+                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+            ) from None
         except sqlite3.Error as error:
             error.add_note(f"in slot {slot.slot} of epoch {epoch}, on its way into table {self.table!r}")
             raise
@@ -197,6 +209,28 @@ class SQLiteSink(TransactionalWriteAheadSink):
             scope = (receipt.job, receipt.generation, receipt.sink, receipt.epoch, receipt.slot)
             now = datetime.now(UTC).isoformat()
             database.execute(f"INSERT INTO {RECEIPTS} VALUES (?, ?, ?, ?, ?, ?, ?)", (*scope, receipt.fingerprint, now))
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink.find_rejected`."""
+        with closing(self.file.connect()) as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                waiting = [s for s in slots if s.receipt is None or not self._is_in(database, s.receipt)]
+                return rejected_rows(waiting, partial(self._attempt, database))
+            finally:
+                database.rollback()
+
+    def _attempt(self, database: sqlite3.Connection, part: SlotValues) -> str | None:
+        database.execute("SAVEPOINT part")
+        try:
+            for batch in part.read():
+                self._write(database, batch)
+        except _REJECTIONS as error:
+            database.execute("ROLLBACK TO part")
+            return str(error)
+        finally:
+            database.execute("RELEASE part")
+        return None
 
     def _write(self, database: sqlite3.Connection, batch: pa.RecordBatch) -> None:
         columns = batch.schema.names
