@@ -9,7 +9,7 @@ import pytest
 import redis as driver
 from shapes import Reader
 
-from onceward.testing.servers import RedisServer
+from onceward.testing.servers import RedisCluster, RedisServer
 
 _SWEEPS: list[str] = []
 
@@ -32,6 +32,26 @@ def server(quick_redis: RedisServer) -> RedisServer:
 @pytest.fixture
 def reader(server: RedisServer) -> Iterator[Reader]:
     with driver.Redis.from_url(server.url) as client:
+        yield Reader(client)
+
+
+@pytest.fixture(scope="session")
+def quick_cluster(redis: RedisServer) -> Iterator[RedisCluster]:
+    with RedisCluster(appendfsync="no") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(quick_cluster: RedisCluster) -> RedisCluster:
+    for node in quick_cluster.nodes:
+        with driver.Redis.from_url(node.url) as client:
+            client.flushall()
+    return quick_cluster
+
+
+@pytest.fixture
+def cluster_reader(cluster: RedisCluster) -> Iterator[Reader]:
+    with driver.RedisCluster.from_url(cluster.url) as client:
         yield Reader(client)
 
 

@@ -1,4 +1,4 @@
-"""The suite for transactional write-ahead sinks, for every shape of a Redis sink."""
+"""The suite for transactional write-ahead sinks, for every shape of a Redis sink, on a server and on a cluster."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from shapes import NOW, SHAPES, Reader, Row, Shape
 from onceward.sinks import RedisSink
 from onceward.testing.conformance import TransactionalConformance
 from onceward.testing.conformance.base import OTHER, batches, job_named
-from onceward.testing.servers import RedisServer
+from onceward.testing.servers import RedisCluster, RedisServer
 
 COUNTER, FIELD_COUNTER, STRING, HASH, FIELD, SORTED_SET = SHAPES
 
@@ -112,3 +112,35 @@ class TestFields(Overwriting):
 
 class TestSortedSets(Overwriting):
     shape = SORTED_SET
+
+
+class OnACluster:
+    """Before the other base: its fixture replaces the one for a single server."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, cluster: RedisCluster, cluster_reader: Reader) -> None:
+        self.url, self.reader = cluster.url, cluster_reader
+
+
+class TestCountersOnACluster(OnACluster, TestCounters):
+    pass
+
+
+class TestCountersInAHashOnACluster(OnACluster, TestCountersInAHash):
+    pass
+
+
+class TestStringsOnACluster(OnACluster, TestStrings):
+    pass
+
+
+class TestHashesOnACluster(OnACluster, TestHashes):
+    pass
+
+
+class TestFieldsOnACluster(OnACluster, TestFields):
+    pass
+
+
+class TestSortedSetsOnACluster(OnACluster, TestSortedSets):
+    pass

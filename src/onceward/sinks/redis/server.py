@@ -132,12 +132,13 @@ def opened(url: str, timeout_s: float) -> Iterator[Way]:
 
 
 def _places(seed: redis.Redis) -> list[tuple[int, int, tuple[str, int]]]:
+    """First and last hash slot of each range, and its primary. Older drivers make a dictionary of the reply."""
     found: Any = seed.cluster("SLOTS")
+    if isinstance(found, dict):
+        found = [(*bounds, nodes["primary"]) for bounds, nodes in found.items()]
     places = []
-    for (first, last), nodes in found.items():
-        host, port = nodes["primary"][:2]
-        host = host.decode() if isinstance(host, bytes) else host
-        places.append((int(first), int(last), (str(host), int(port))))
+    for first, last, (host, port, *_), *_replicas in found:
+        places.append((int(first), int(last), (host.decode() if isinstance(host, bytes) else str(host), int(port))))
     return places
 
 

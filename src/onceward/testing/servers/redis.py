@@ -60,7 +60,8 @@ class RedisCluster:
         bounds = [0, 5461, 10923, 16384]
         for client, (first, past) in zip(clients, pairwise(bounds), strict=True):
             client.execute_command("CLUSTER ADDSLOTSRANGE", first, past - 1)  # type: ignore[no-untyped-call]
-            client.execute_command("CLUSTER MEET", "127.0.0.1", self.nodes[0].port)  # type: ignore[no-untyped-call]
+            first_node = ("127.0.0.1", self.nodes[0].port, self.nodes[0].settings["cluster-port"])
+            client.execute_command("CLUSTER MEET", *first_node)  # type: ignore[no-untyped-call]
         deadline = time.monotonic() + 60.0
         while not all(_is_whole(client) for client in clients):
             if time.monotonic() > deadline:
