@@ -49,23 +49,23 @@ class Reader:
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    def keys(self, pattern: str = "*") -> list[bytes]:
+    def names(self, pattern: str = "*") -> list[bytes]:
         """The keys that are not ours."""
         found: Iterable[bytes] = self.client.scan_iter(pattern, count=1000)
         return sorted(key for key in set(found) if not key.startswith(b"onceward:"))
 
     def counters(self) -> list[Row]:
-        return [row for key in self.keys("row:*") for row in [row_of(key[4:])] * int(self.client.get(key))]
+        return [row for key in self.names("row:*") for row in [row_of(key[4:])] * int(self.client.get(key))]
 
     def field_counters(self) -> list[Row]:
         return [row for field, n in self.client.hgetall("rows").items() for row in [row_of(field)] * int(n)]
 
     def strings(self) -> list[Row]:
-        return [row_with(key[4:], self.client.get(key)) for key in self.keys("row:*")]
+        return [row_with(key[4:], self.client.get(key)) for key in self.names("row:*")]
 
     def hashes(self) -> list[Row]:
         rows = []
-        for key in self.keys("row:*"):
+        for key in self.names("row:*"):
             found = {name.decode(): value.decode() for name, value in self.client.hgetall(key).items()}
             assert tuple(found) == REST
             rows.append(row_of("|".join([key[4:].decode(), *found.values()]).encode()))

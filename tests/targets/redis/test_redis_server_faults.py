@@ -162,7 +162,7 @@ def test_a_key_of_another_type_stops_the_part_before_its_first_write(server: Red
     with pytest.raises(TargetRefused, match=r"'count:c'.*holds a list") as refused:
         write(sink, batch)
     assert (refused.value.sink, refused.value.epoch) == ("redis", 7)
-    assert reader.keys() == [b"count:c"]
+    assert reader.names() == [b"count:c"]
     assert list(sink.receipts(JOB)) == []
     reader.client.delete("count:c")
     assert write(sink, batch)
@@ -203,7 +203,7 @@ def test_a_script_that_breaks_off_is_noticed_for_ever_after(server: RedisServer,
             sink.check(batch.schema, output_mode="append")
         with pytest.raises(driver.ResponseError):
             send(sink, slot_of(sink, batch))
-        assert reader.keys() == [b"h:1"]
+        assert reader.names() == [b"h:1"]
         for _ in range(2):
             with pytest.raises(OutputLost, match="in the middle") as lost:
                 send(sink, slot_of(sink, batch))
@@ -211,7 +211,7 @@ def test_a_script_that_breaks_off_is_noticed_for_ever_after(server: RedisServer,
         assert [receipt.slot for receipt in sink.receipts(JOB)] == [-1], "it is no receipt of slot 0"
     finally:
         reader.client.acl_deluser("torn")
-    assert reader.keys() == [b"h:1"]
+    assert reader.names() == [b"h:1"]
 
 
 def test_an_epoch_with_another_fingerprint_is_not_the_one_that_is_in(server: RedisServer, reader: Reader) -> None:

@@ -14,6 +14,7 @@ from onceward.sinks.redis.layout import Layout
 from onceward.sinks.redis.ledger import Scope
 from onceward.sinks.redis.packing import packed_texts
 from onceward.sinks.redis.parts import Piece, parts, piece_of, pieces
+from onceward.sinks.redis.scripts import APPLY
 from onceward.sinks.redis.server import Way
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def apply_to_server(
         skips=skips_null_keys,
     )
     for part in parts(cut, rows_at_once=rows_at_once):
-        answer: Any = way.seed.evalsha(way.apply_script(way.seed), 1, *_arguments(scope, layout, part))
-        if not _is_done(answer, scope.epoch):
+        if not _is_done(way.run(way.seed, APPLY, scope.key, *_arguments(scope, layout, part)), scope.epoch):
             return False
     return True
 
@@ -80,8 +80,7 @@ def apply_to_cluster(
 
 
 def _apply_one(way: Way, client: redis.Redis, scope: Scope, layout: Layout, piece: Piece) -> bool:
-    answer: Any = client.evalsha(way.apply_script(client), 1, *_arguments(scope, layout, [piece]))
-    return _is_done(answer, scope.epoch)
+    return _is_done(way.run(client, APPLY, scope.key, *_arguments(scope, layout, [piece])), scope.epoch)
 
 
 def _apply_groups(way: Way, scope: Scope, layout: Layout, calls: Sequence[tuple[int, Piece]]) -> bool:
@@ -91,7 +90,8 @@ def _apply_groups(way: Way, scope: Scope, layout: Layout, calls: Sequence[tuple[
         client = way.client_of(hash_slot)
         pipeline = pipelines.setdefault(id(client), client.pipeline(transaction=False))
         own = Scope(f"{scope.key}:{{{tags()[hash_slot]}}}", scope.generation, scope.epoch)
-        pipeline.evalsha(way.apply_script(client), 1, *_arguments(own, layout, [piece], in_cluster=True))
+        arguments: list[Any] = [own.key, *_arguments(own, layout, [piece], in_cluster=True)]
+        pipeline.evalsha(way.script(client, APPLY), 1, *arguments)
     answers = [answer for pipeline in pipelines.values() for answer in pipeline.execute()]
     return all(_is_done(answer, scope.epoch) for answer in answers)
 
@@ -101,7 +101,6 @@ def _arguments(
 ) -> list[str | int | bytes]:
     packed = next((piece.packed for piece in part if piece.packed is not None), None)
     head: list[str | int | bytes] = [
-        scope.key,
         scope.generation,
         scope.epoch,
         datetime.now(UTC).isoformat(timespec="seconds"),

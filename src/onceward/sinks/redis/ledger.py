@@ -15,6 +15,7 @@ from onceward.contracts import SlotValues
 from onceward.errors import CheckpointRolledBack, OutputLost
 from onceward.identity import Fingerprint, Generation
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
+from onceward.sinks.redis.server import Way
 
 if TYPE_CHECKING:
     import redis
@@ -116,9 +117,10 @@ def refuse(slot: int, epoch: int, *, is_other: bool, state: str) -> None:
         )
 
 
-def forget(client: redis.Redis, key: str, generation: Generation, below: int) -> None:
+def forget(way: Way, key: str, generation: Generation, below: int) -> None:
     """See `RedisSink.forget`."""
-    client.eval(RAISE_WATERMARK, 1, key, generation, below - 1)
+    client = way.client(key)
+    way.run(client, RAISE_WATERMARK, key, generation, below - 1)
     ours = [entry for entry in entries(client, key) if entry.generation == generation]
     newest = max((entry.epoch for entry in ours), default=-1)
     old = [f"{generation}/{entry.epoch}/{entry.slot}" for entry in ours if entry.epoch < min(below, newest)]

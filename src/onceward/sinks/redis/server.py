@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.sinks.redis.layout import Layout
 from onceward.sinks.redis.packing import packed_array, packed_texts
-from onceward.sinks.redis.scripts import APPLY, TRY
+from onceward.sinks.redis.scripts import TRY
 
 if TYPE_CHECKING:
     import redis
@@ -32,7 +32,7 @@ _COMMANDS: dict[str, list[list[str]]] = {
     "incr": [["TYPE"], ["GET"], ["INCRBY", "1"], ["INCRBYFLOAT", "1"]],
     "hincr": [["TYPE"], ["HGET", "f"], ["HINCRBY", "f", "1"], ["HINCRBYFLOAT", "f", "1"]],
 }
-_OF_RECEIPTS = [["UNLINK"], ["HSET", "f", "1"], ["HGET", "f"], ["HKEYS"], ["HDEL", "f"]]
+_OF_RECEIPTS = [["UNLINK"], ["HSET", "f", "1"], ["HGET", "f"], ["HMGET", "f"], ["HKEYS"], ["HSCAN", "0"], ["HDEL", "f"]]
 
 
 def driver() -> Any:
@@ -87,7 +87,7 @@ class Way:
     _open_node: Any
     _nodes: dict[tuple[str, int], redis.Redis] = field(default_factory=dict)
     _places: list[tuple[int, int, tuple[str, int]]] = field(default_factory=list)
-    _loaded: dict[int, str] = field(default_factory=dict)
+    _loaded: dict[tuple[int, str], str] = field(default_factory=dict)
 
     def client(self, key: str) -> redis.Redis:
         """The connection to the server that has this key."""
@@ -104,11 +104,16 @@ class Way:
                 return self._nodes[place]
         raise ConnectionError(f"the cluster has no server for hash slot {slot} at present")
 
-    def apply_script(self, client: redis.Redis) -> str:
+    def script(self, client: redis.Redis, source: str) -> str:
         """The name under which this server knows the script; sent once a connection, for it may have restarted."""
-        if id(client) not in self._loaded:
-            self._loaded[id(client)] = str(client.script_load(APPLY))
-        return self._loaded[id(client)]
+        known = (id(client), source)
+        if known not in self._loaded:
+            self._loaded[known] = str(client.script_load(source))
+        return self._loaded[known]
+
+    def run(self, client: redis.Redis, source: str, key: str, *arguments: str | int | bytes) -> Any:
+        """Run the script for a key that this server has."""
+        return client.evalsha(self.script(client, source), 1, key, *arguments)
 
 
 @contextmanager
@@ -184,7 +189,7 @@ def _refuse_commands(way: Way, layout: Layout, scratch: str) -> None:
     for lines in (_OF_RECEIPTS, commands):
         key = f"{scratch}:{secrets.token_hex(8)}"
         lists = [packed_texts(line) for line in lines]
-        refused: Any = way.client(key).eval(TRY, 1, key, packed_array(len(lists), b"".join(lists)))
+        refused = way.run(way.client(key), TRY, key, packed_array(len(lists), b"".join(lists)))
         if refused:
             raise TargetRefused(
                 f"the server does not let this user write: {refused[0].decode(errors='replace')}",

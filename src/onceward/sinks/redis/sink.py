@@ -171,7 +171,7 @@ class RedisSink(TransactionalWriteAheadSink):
         """
         with self._opened() as way:
             key = ledger.key_of(self.receipts_prefix, job.name, self.name)
-            ledger.forget(way.client(key), key, job.generation, below)
+            ledger.forget(way, key, job.generation, below)
 
     @contextmanager
     def _opened(self) -> Iterator[Way]:
