@@ -40,14 +40,18 @@ end
 -- The sum of what a counter holds and of everything that is to be added, signs aside: below the limit no order of
 -- additions can overflow.
 local function check_counter(key, member, amount)
-  check_type(key)
-  if problem or not amount then return end
+  if not amount then return end
   local sums = member and (totals[key] or {}) or totals
   local name = member or key
   if member then totals[key] = sums end
   if not sums[name] then
     local held
-    if member then held = redis.call('HGET', key, member) else held = redis.call('GET', key) end
+    if member then held = redis.pcall('HGET', key, member) else held = redis.pcall('GET', key) end
+    if type(held) == 'table' then
+      check_type(key)
+      if not problem then error(held.err) end
+      return
+    end
     held = held or '0'
     if not is_number(held) then
       problem = {'refused', key, 'what it holds is not a number that can be counted on'}

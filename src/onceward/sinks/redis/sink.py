@@ -54,7 +54,7 @@ class RedisSink(TransactionalWriteAheadSink):
         delete: str | None = None,
         ttl_s: float | None = None,
         null_keys: str = "refuse",
-        rows_at_once: int | None = 10_000,
+        rows_at_once: int | None = 5_000,
         receipts_prefix: str = "onceward",
         timeout_s: float = 30.0,
         name: str | None = None,
