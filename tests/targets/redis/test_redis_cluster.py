@@ -13,7 +13,7 @@ from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
 from onceward.errors import TargetRefused
 from onceward.sinks import RedisSink
-from onceward.sinks.redis import ledger
+from onceward.sinks.redis import apply, ledger
 from onceward.sinks.redis.cluster import tags
 from onceward.sinks.redis.server import hash_slot
 from onceward.testing import CrashAt, Crashed, Harness, Source
@@ -127,6 +127,32 @@ def test_a_crash_at_any_point_on_a_cluster(
         harness.drain()
         assert not harness.problems(), f"crash at {point}: {harness.problems()}\n{shown(harness.trace)}"
     record_sweep.append(f"counter on a cluster: {points} crash points")
+
+
+def test_a_decision_that_is_lost_while_a_group_is_in_does_not_repeat_it(
+    cluster: RedisCluster, cluster_reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot's own receipt is begun before its first group, so the epoch is finished and not computed again."""
+    stand_between(monkeypatch)
+    monkeypatch.setattr(apply, "_CALLS_AT_ONCE", 1)
+    tried = 0
+    for point in range(1, 200, 2):
+        for node in cluster.nodes:
+            with driver.Redis.from_url(node.url) as client:
+                client.flushall()
+        outlet = COUNTER.outlet(cluster.url, cluster_reader, check=False)
+        harness = Harness(outlet, source=Source(ends=(4,), keys=2))
+        faults = CrashAt(point)
+        with inside(faults):
+            harness.life(faults)
+        if not faults.dead:
+            break
+        if 0 < len(COUNTER.read(cluster_reader)) < 4 and harness.logs.is_committed(0):
+            harness.logs.forget_commit(0)
+            tried += 1
+        harness.drain()
+        assert not harness.problems(), f"crash at {point}: {harness.problems()}\n{shown(harness.trace)}"
+    assert tried >= 2
 
 
 def test_a_hash_slot_on_the_move_is_waited_for(cluster: RedisCluster, cluster_reader: Reader) -> None:
