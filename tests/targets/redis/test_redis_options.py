@@ -260,7 +260,7 @@ def test_the_password_is_said_nowhere(
     said += [key.decode() + repr(reader.client.hgetall(key)) for key in reader.client.scan_iter("onceward:*")]
     reader.client.acl_setuser("who", enabled=False)
     for call in (
-        lambda: sink.check(SCHEMA, output_mode="append"),
+        lambda: sink.check(pa.schema([("key", pa.int64())]), output_mode="append"),
         lambda: send(sink, slot_of(sink, pa.record_batch({"key": [1]}))),
         lambda: sink.receipts(JOB),
         lambda: sink.forget(JOB, 1),

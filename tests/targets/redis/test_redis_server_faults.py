@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -263,3 +264,27 @@ def test_a_server_that_forgot_a_part_gets_it_again(server: RedisServer, reader: 
         reader.client.restore(key, 0, value)
     assert write(sink, batch, epoch=8)
     assert [reader.client.get(f"count:{key}") for key in "abcde"] == [b"2"] * 5
+
+
+@pytest.mark.parametrize(("believed", "rows_at_once"), [(3, 2), (1, 2), (1, None), (4, 1)])
+def test_a_part_that_does_not_follow_on_what_is_in_is_not_written(
+    server: RedisServer, reader: Reader, monkeypatch: pytest.MonkeyPatch, believed: int, rows_at_once: int | None
+) -> None:
+    """Two rows are in; the driver, whose knowledge is old or whose server went back, goes on from elsewhere."""
+    batch = pa.record_batch({"key": ["a", "b", "c", "d", "e"]})
+    first = RedisSink(server.url, type="counter", key="count:{key}", name="redis", rows_at_once=1)
+
+    def cut_short() -> Iterator[pa.RecordBatch]:
+        yield batch.slice(0, 4)
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError):
+        send(first, replace(slot_of(first, batch), read=cut_short))
+    assert reader.names() == [b"count:a", b"count:b"]
+    sink = RedisSink(server.url, type="counter", key="count:{key}", name="redis", rows_at_once=rows_at_once)
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "rows_in", lambda client, slots, scope: [believed])
+        assert not send(sink, slot_of(sink, batch)), "the publisher tries again"
+    assert reader.names() == [b"count:a", b"count:b"]
+    assert send(sink, slot_of(sink, batch)), "and then looks anew"
+    assert [reader.client.get(f"count:{key}") for key in "abcde"] == [b"1"] * 5
