@@ -17,7 +17,7 @@ _SWEEPS: list[str] = []
 @pytest.fixture(scope="session")
 def quick_redis(redis: RedisServer) -> Iterator[RedisServer]:
     """Takes the session's server as a proof that there is one to be had."""
-    with RedisServer(appendfsync="no", **{"enable-debug-command": "yes"}) as server:
+    with RedisServer(appendfsync="no") as server:
         yield server
 
 
