@@ -16,12 +16,14 @@ import pytest
 from onceward import Guarantee, Sink
 from onceward import sinks as built_in
 from onceward.cli.main import app
+from onceward.testing.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
 POSTGRES = ROOT / "docs" / "targets" / "postgres.md"
 WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
+REDIS = ROOT / "docs" / "targets" / "redis.md"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -67,7 +69,8 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    assert {page for page in PAGES if blocks(page, "python")} == {README, WRITING_A_SINK, POSTGRES}
+    executed = {README, WRITING_A_SINK, POSTGRES, REDIS}
+    assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
 def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
@@ -84,6 +87,16 @@ def test_page_of_postgres_runs() -> None:
     """What is constructed there can be constructed; its behaviour is tested against the server."""
     for block in blocks(POSTGRES, "python"):
         exec(block, {})
+
+
+def test_page_of_redis_is_a_test_module_that_passes(workshop: Path, redis: RedisServer) -> None:
+    """The wrong way to count goes wrong, and the two right ways do not. In a database of its own: it is emptied."""
+    (workshop / "test_redis_page.py").write_text("\n".join(blocks(REDIS, "python")), encoding="utf-8")
+    (workshop / "pytest.ini").write_text("[pytest]\n")
+    options = ("-q", "-p", "no:cacheprovider", "--basetemp", workshop / "made")
+    url = redis.url.replace("/0", "/9")
+    printed = run_python("-m", "pytest", *options, "test_redis_page.py", folder=workshop, REDIS_URL=url)
+    assert "3 passed" in printed
 
 
 def test_sinks_of_the_guide_are_some_forty_lines_each() -> None:

@@ -2,6 +2,12 @@
 
 from onceward.committers.file import FileCheckpointCommitter
 from onceward.committers.postgres import PostgresCheckpointCommitter
+from onceward.committers.redis import RedisCheckpointCommitter
 from onceward.committers.sqlite import SQLiteCheckpointCommitter
 
-__all__ = ["FileCheckpointCommitter", "PostgresCheckpointCommitter", "SQLiteCheckpointCommitter"]
+__all__ = [
+    "FileCheckpointCommitter",
+    "PostgresCheckpointCommitter",
+    "RedisCheckpointCommitter",
+    "SQLiteCheckpointCommitter",
+]
