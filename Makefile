@@ -22,7 +22,7 @@ demo: $(READY) java ## Watch a job crash and lose nothing
 	@$(BIN)/onceward demo
 
 test: check $(READY) java servers ## Run the checks, then every test but the soak
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(READY) ## Lint, format, types and import rules
 	@$(BIN)/ruff check --quiet --output-format=concise
