@@ -11,8 +11,6 @@ from shapes import Reader
 
 from onceward.testing.servers import RedisCluster, RedisServer
 
-_SWEEPS: list[str] = []
-
 
 @pytest.fixture(scope="session")
 def quick_redis(redis: RedisServer) -> Iterator[RedisServer]:
@@ -58,16 +56,3 @@ def cluster_reader(cluster: RedisCluster) -> Iterator[Reader]:
 @pytest.fixture(autouse=True)
 def _expected_failures_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="onceward")
-
-
-@pytest.fixture
-def record_sweep() -> list[str]:
-    """What was gone through, for the end of the report."""
-    return _SWEEPS
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _SWEEPS:
-        terminalreporter.section("Redis: crash sweeps and lost replies")
-        for line in _SWEEPS:
-            terminalreporter.line(line)

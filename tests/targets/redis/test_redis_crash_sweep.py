@@ -11,7 +11,7 @@ import pytest
 from between import inside, stand_between
 from shapes import COUNTER, SHAPES, Reader, Shape
 
-from onceward.testing import CrashAt, Crashed, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source
+from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source, Sweep
 from onceward.testing.faults import shown
 from onceward.testing.servers import RedisServer
 
@@ -47,36 +47,28 @@ CASTS = (
 )
 
 
-class Histories:
-    """Makes a world per history and lives lives in it."""
+class Worlds:
+    """A world per history, and lives in it that can die inside the sink."""
 
     def __init__(self, cast: Cast, server: RedisServer, reader: Reader) -> None:
         self._cast, self._server, self._reader = cast, server, reader
+        self.traces: list[list[str]] = []
 
     def world(self) -> Harness:
         self._reader.client.flushdb()
         outlets = [self._cast.shape.outlet(self._server.url, self._reader, check=False, **self._cast.options)]
         if self._cast.beside is not None:
             outlets.append(self._cast.beside())
-        return Harness(*outlets, source=self._cast.source, rows_in_a_batch=1)
+        harness = Harness(*outlets, source=self._cast.source, rows_in_a_batch=1)
+        self.traces.append(harness.trace)
+        return harness
 
-    def life(self, harness: Harness, point: int | None) -> CrashAt:
-        faults = CrashAt(point)
+    def life(self, harness: Harness, faults: CrashAt) -> Ending:
         with inside(faults):
-            ending = harness.life(faults)
-        if point is not None and point < faults.points:
-            assert isinstance(ending, Crashed), f"point {point}: {ending}\n{shown(harness.trace)}"
-        return faults
+            return harness.life(faults)
 
-    def judge(self, harness: Harness, *points: int) -> None:
-        harness.drain()
-        problems = harness.problems()
-        assert not problems, f"crashes at {points}: {problems}\n{shown(harness.trace)}"
-
-
-def distinct(points: int) -> list[int]:
-    """The points that leave different worlds: before each write, and after the last."""
-    return [*range(0, points, 2), points - 1] if points else []
+    def sweep(self) -> Sweep:
+        return Sweep(self.world, self.life)
 
 
 @pytest.fixture
@@ -87,16 +79,10 @@ def between(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name)
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point(cast: Cast, server: RedisServer, reader: Reader, record_sweep: list[str]) -> None:
-    histories = Histories(cast, server, reader)
-    harness = histories.world()
-    points = histories.life(harness, None).points
-    histories.judge(harness)
-    assert any("redis EVALSHA" in line for line in harness.trace), "no point stands inside the sink"
-    for point in range(points):
-        harness = histories.world()
-        histories.life(harness, point)
-        histories.judge(harness, point)
-    record_sweep.append(f"{cast.name}: {points} crash points")
+    worlds = Worlds(cast, server, reader)
+    points = worlds.sweep().points()
+    assert any("redis EVALSHA" in line for line in worlds.traces[0]), "no point stands inside the sink"
+    record_sweep.append(f"Redis {cast.name}: {points} crash points")
 
 
 @pytest.mark.parametrize("cast", [cast for cast in CASTS if cast.in_pairs], ids=lambda cast: cast.name)
@@ -104,20 +90,8 @@ def test_a_crash_at_any_point(cast: Cast, server: RedisServer, reader: Reader, r
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
     cast: Cast, server: RedisServer, reader: Reader, record_sweep: list[str]
 ) -> None:
-    histories = Histories(cast, server, reader)
-    points = histories.life(histories.world(), None).points
-    pairs = 0
-    for first in distinct(points):
-        harness = histories.world()
-        histories.life(harness, first)
-        again = histories.life(harness, None).points
-        for second in distinct(again):
-            harness = histories.world()
-            histories.life(harness, first)
-            histories.life(harness, second)
-            histories.judge(harness, first, second)
-            pairs += 1
-    record_sweep.append(f"{cast.name}: {points} points, {pairs} ordered pairs")
+    points, pairs = Worlds(cast, server, reader).sweep().pairs()
+    record_sweep.append(f"Redis {cast.name}: {points} points, {pairs} ordered pairs")
 
 
 @pytest.mark.usefixtures("between")
@@ -126,14 +100,15 @@ def test_a_decision_that_is_lost_while_a_part_is_in_does_not_repeat_it(server: R
     cast = Cast("counter", COUNTER, {"rows_at_once": 1}, SEVERAL_PARTS)
     tried = 0
     for point in range(1, 200, 2):
-        histories = Histories(cast, server, reader)
-        harness = histories.world()
-        faults = histories.life(harness, point)
+        worlds = Worlds(cast, server, reader)
+        harness, faults = worlds.world(), CrashAt(point)
+        worlds.life(harness, faults)
         if point > faults.points:
             break
         seen = len(COUNTER.read(reader))
         if 0 < seen < 4 and harness.logs.is_committed(0):
             harness.logs.forget_commit(0)
             tried += 1
-        histories.judge(harness, point)
+        harness.drain()
+        assert not harness.problems(), f"crash at {point}: {harness.problems()}\n{shown(harness.trace)}"
     assert tried >= 2
