@@ -9,19 +9,33 @@ import atexit
 import contextlib
 import importlib.util
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
 from onceward.errors import ConfigurationError
 
-_SCHEMES = ("postgresql", "postgres")
-# Receipts are read where they are written, never from a standby that is behind.
-_DEFAULTS = {"application_name": "onceward", "connect_timeout": "10", "target_session_attrs": "read-write"}
+# As libpq reads it, with no room for doubt: what is special must be percent-encoded. A password with a bare slash or
+# question mark would else be taken for host and path, and shown to everyone.
+_URL = re.compile(r"postgres(?:ql)?://(?:([^@/?#]*)@)?([^@/?#]*)(/[^@?#]*)?(?:\?([^@#]*))?")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
+_SECRETS = ("password", "sslpassword")
+_DEFAULTS = {
+    "application_name": "onceward",
+    "client_encoding": "UTF8",
+    "connect_timeout": "10",
+    # A server that vanished is noticed within two minutes, not after two hours.
+    "keepalives_idle": "60",
+    "keepalives_interval": "15",
+    "keepalives_count": "4",
+    # Receipts are read where they are written, never from a standby that is behind.
+    "target_session_attrs": "read-write",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +47,43 @@ class Address:
     @classmethod
     def checked(cls, url: str) -> Self:
         """The address, if libpq can make sense of it."""
-        parts = urlsplit(url)
-        if parts.scheme not in _SCHEMES:
+        if not url.startswith(("postgresql://", "postgres://")):
             raise ConfigurationError(
                 "a PostgreSQL address begins with postgresql://",
                 hint="give postgresql://user@host:5432/database; the password may come from PGPASSWORD or ~/.pgpass",
             )
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        parts = _URL.fullmatch(url)
+        options = parts[4].split("&") if parts and parts[4] else []
+        if not parts or _BAD_PERCENT.search(url) or "\0" in url or not all("=" in option for option in options):
+            # Without the address: what is wrong with it may be the password.
+            raise ConfigurationError(
+                "this PostgreSQL address cannot be read",
+                hint="give postgresql://user@host:5432/database?option=value, and percent-encode what is special in "
+                "user, password and options: @ is %40, / is %2F, ? is %3F, # is %23, % is %25",
+            )
         # `+` stands for a blank only on web pages; libpq takes it for itself.
-        query = urlencode({**_DEFAULTS, **given}, quote_via=quote)
-        return cls(urlunsplit(parts._replace(query=query)))
+        given = {unquote(key): unquote(value) for key, _, value in (option.partition("=") for option in options)}
+        query = "&".join(f"{quote(key, '')}={quote(value, '')}" for key, value in {**_DEFAULTS, **given}.items())
+        user = f"{parts[1]}@" if parts[1] is not None else ""
+        return cls(f"postgresql://{user}{parts[2]}{parts[3] or ''}?{query}")
 
     def __str__(self) -> str:
         """Server and database."""
-        parts = urlsplit(self.url)
-        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        _, host, path, _ = self._parts()
+        return f"postgresql://{host}{path}"
 
     def without_secrets(self, text: str) -> str:
         """The text with the password, in either spelling, taken out."""
-        parts = urlsplit(self.url)
-        written = parts.netloc.rpartition("@")[0].partition(":")[2]
-        asked = dict(parse_qsl(parts.query)).get("password", "")
-        for secret in {written, unquote(written), asked, quote(asked)} - {""}:
+        user, _, _, query = self._parts()
+        options = dict(option.split("=", 1) for option in query.split("&"))
+        written = [user.partition(":")[2], *(options.get(name, "") for name in _SECRETS)]
+        for secret in sorted({*written, *map(unquote, written)} - {""}, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
+
+    def _parts(self) -> tuple[str, str, str, str]:
+        parts = _URL.fullmatch(self.url)
+        return (parts[1] or "", parts[2], parts[3] or "", parts[4]) if parts else ("", "", "", "")
 
 
 class PostgresError(Exception):
@@ -96,10 +123,14 @@ class Session:
             count: int = cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema, temporary=schema is None)
             return count
 
+    def begin(self) -> None:
+        """In an isolation that sees what others committed while we waited for a lock, whatever the server's default."""
+        self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Commits at the end, or rolls back."""
-        self.run("BEGIN")
+        self.begin()
         try:
             yield
         except BaseException:

@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from onceward.sinks.postgres.rows import converted, described, in_pieces
 from onceward.sinks.postgres.schema import DELETED, ROW, Table, wires
 from onceward.sinks.postgres.session import PostgresError, Session, listed, quoted
-from onceward.sinks.postgres.target import Target
+from onceward.sinks.postgres.target import STAGE, Target
 from onceward.sinks.postgres.values import Wire
 
-STAGE = "onceward_stage"
 _ONE_KEY_TWICE = "21000"
 
 
@@ -68,13 +67,17 @@ class Upsert:
         """Of exactly the columns' types, but without what the table demands of its rows: that comes with the INSERT."""
         self._session.run(
             f"CREATE TEMPORARY TABLE {STAGE} ON COMMIT DROP AS SELECT {listed(self._columns)}, 0::bigint AS {ROW}, "
-            f"false AS {DELETED} FROM {self._target.table} WITH NO DATA"
+            f"false AS {DELETED} FROM {self._table} WITH NO DATA"
         )
 
     @property
     def _keys(self) -> list[str]:
         found = (self._table.column(key) for key in self._target.keys)
         return [column.name for column in found if column is not None]
+
+    @property
+    def _others(self) -> list[str]:
+        return [column for column in self._columns if column not in self._keys]
 
     def _merge(self) -> None:
         """Where every key comes once, which is what aggregations give, nothing needs to be sorted."""
@@ -90,10 +93,13 @@ class Upsert:
                 return
         self._keep_last()
         if self._has_deletes:
-            self._delete(f"s.{DELETED}")
+            self._delete(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys))
+        if self._has_deletes and self._has_null_keys:
+            self._delete(self._same_null_key())
+        rest = f"pg_temp.{STAGE} AS s WHERE NOT s.{DELETED}"
         if self._has_null_keys:
-            self._delete(self._some_key_is_null("s"))
-        rest = f"(SELECT * FROM pg_temp.{STAGE} WHERE NOT {DELETED}) AS s"
+            self._update_null_keys()
+            rest += f" AND NOT EXISTS (SELECT FROM {self._table} AS t WHERE {self._same_null_key()})"
         self._session.run(f"{self._insert(rest)} {self._on_conflict()}")
 
     def _keep_last(self) -> None:
@@ -106,22 +112,30 @@ class Upsert:
             "WHERE place > 1)"
         )
 
-    def _delete(self, which: str) -> None:
-        same = " AND ".join(f"t.{quoted(key)} IS NOT DISTINCT FROM s.{quoted(key)}" for key in self._keys)
-        if not self._has_null_keys:
-            same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys)
-        self._session.run(f"DELETE FROM {self._target.table} AS t USING pg_temp.{STAGE} AS s WHERE {which} AND {same}")
+    def _delete(self, same: str) -> None:
+        self._session.run(f"DELETE FROM {self._table} AS t USING pg_temp.{STAGE} AS s WHERE s.{DELETED} AND {same}")
 
-    def _some_key_is_null(self, alias: str) -> str:
-        return "(" + " OR ".join(f"{alias}.{quoted(key)} IS NULL" for key in self._keys) + ")"
+    def _update_null_keys(self) -> None:
+        """What ON CONFLICT does not see, done by hand; columns that the stream does not have keep their values."""
+        changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._others)
+        if changes:
+            self._session.run(
+                f"UPDATE {self._table} AS t SET {changes} FROM pg_temp.{STAGE} AS s "
+                f"WHERE NOT s.{DELETED} AND {self._same_null_key()}"
+            )
+
+    def _same_null_key(self) -> str:
+        """Compared as whole records two nulls are equal, and the server can hash them."""
+        some_null = " OR ".join(f"s.{quoted(key)} IS NULL" for key in self._keys)
+        ours, theirs = (", ".join(f"{alias}.{quoted(key)}" for key in self._keys) for alias in "st")
+        return f"({some_null}) AND ROW({ours})::record = ROW({theirs})::record"
 
     def _insert(self, source: str) -> str:
         columns = listed(self._columns)
-        return f"INSERT INTO {self._target.table} ({columns}) SELECT {columns} FROM {source}"
+        return f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {source}"
 
     def _on_conflict(self) -> str:
-        others = [column for column in self._columns if column not in self._keys]
-        changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in others)
+        changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in self._others)
         action = f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
         return f"ON CONFLICT ({listed(self._keys)}) {action}"
 
