@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from onceward.errors import TargetRefused
 from onceward.sinks.postgres.schema import Table, describe, wires
-from onceward.sinks.postgres.session import PostgresError, Session
+from onceward.sinks.postgres.session import Session
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.values import Wire
 
@@ -57,11 +57,7 @@ class RowCopier:
         if not self._waiting or self._table is None:
             return
         waiting, self._waiting, self._bytes = self._waiting, [], 0
-        try:
-            self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
-        except PostgresError as error:
-            where = f" ({error.where})" if error.where else ""
-            raise PostgresError(f"{error}{where}", error.sqlstate, error.where) from None
+        self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
 
 
 def in_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -89,10 +89,9 @@ class Address:
 class PostgresError(Exception):
     """What the server said. `sqlstate` is its code, empty when the connection failed before it could say anything."""
 
-    def __init__(self, message: str, sqlstate: str, where: str = "") -> None:
+    def __init__(self, message: str, sqlstate: str) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
-        self.where = where
 
 
 def require_driver() -> None:
@@ -160,15 +159,15 @@ class Session:
             told = {str(key): value.decode(errors="replace") for key, value in _details(error)}
             said = told.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("[libpq] ")[2] or str(error)
             detail = told.get("PG_DIAG_MESSAGE_DETAIL")
-            message = f"{said.strip()}{f' ({detail})' if detail else ''}"
-            where = told.get("PG_DIAG_CONTEXT", "")
-            raise PostgresError(
-                self.address.without_secrets(message), error.sqlstate or "", self.address.without_secrets(where)
-            ) from None
+            # Of COPY it tells line and column, and nobody could find the value without.
+            where = told.get("PG_DIAG_CONTEXT")
+            message = " ".join([said.strip(), *(f"({more})" for more in (detail, where) if more)])
+            raise PostgresError(self.address.without_secrets(message), error.sqlstate or "") from None
 
 
-_MOST_IDLE = 4
-_idle: dict[tuple[int, str], list[Session]] = {}
+_MOST_IDLE = 8
+# By process: one that was forked from this one has the same list, but the sessions in it are not its own.
+_idle: dict[int, list[Session]] = {}
 _idle_lock = threading.Lock()
 
 
@@ -176,8 +175,10 @@ def take(address: Address) -> Session:
     """A session that was given back, if it still answers, or a new one: connecting costs more than a transaction."""
     while True:
         with _idle_lock:
-            waiting = _idle.get((os.getpid(), address.url))
-            session = waiting.pop() if waiting else None
+            waiting = _idle.get(os.getpid(), [])
+            session = next((one for one in reversed(waiting) if one.address == address), None)
+            if session is not None:
+                waiting.remove(session)
         if session is None:
             return Session(address)
         try:
@@ -189,13 +190,13 @@ def take(address: Address) -> Session:
 
 
 def give_back(session: Session) -> None:
-    """Keep a session, with no transaction open in it, for the next one who asks."""
+    """Keep a session, with no transaction open in it, for the next one who asks; the one that waited longest goes."""
     with _idle_lock:
-        waiting = _idle.setdefault((os.getpid(), session.address.url), [])
-        if len(waiting) < _MOST_IDLE:
-            waiting.append(session)
-            return
-    session.close()
+        waiting = _idle.setdefault(os.getpid(), [])
+        waiting.append(session)
+        leaving = waiting.pop(0) if len(waiting) > _MOST_IDLE else None
+    if leaving is not None:
+        leaving.close()
 
 
 @contextlib.contextmanager
@@ -212,10 +213,8 @@ def borrowed(address: Address) -> Iterator[Session]:
 
 @atexit.register
 def _close_idle() -> None:
-    # A process that was forked from this one has the same list, but the sessions in it are not its own.
-    for (process, _), waiting in _idle.items():
-        for session in waiting if process == os.getpid() else ():
-            session.close()
+    for session in _idle.get(os.getpid(), ()):
+        session.close()
 
 
 def _details(error: Any) -> Iterator[tuple[str, bytes]]:

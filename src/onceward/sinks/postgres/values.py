@@ -29,6 +29,8 @@ _PLAIN = {
     "time": pa.time64("us"),
     "interval": pa.duration("us"),
 }
+_FLOATS = {"float4": pa.float32(), "float8": pa.float64()}
+_ARROW = {**_INTEGERS, **_FLOATS, **_PLAIN, "numeric": pa.decimal128(38, 0)}
 _NO_MODIFIER = -1
 _UUID = "^[0-9A-Fa-f]{32}$"
 _NO_UUID = "0" * 32
@@ -88,7 +90,7 @@ _DECLARED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 def _conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None:
     if pt.is_null(kind):
-        return lambda column: pa.nulls(len(column), _INTEGERS.get(wanted, _PLAIN.get(wanted, pa.string())))
+        return lambda column: pa.nulls(len(column), _ARROW.get(wanted, pa.string()))
     if wanted.startswith("_"):
         return _list_conversion(kind, wanted.removeprefix("_"), modifier)
     if wanted in _INTEGERS:
@@ -214,11 +216,7 @@ def _list_conversion(kind: pa.DataType, element: str, modifier: int) -> Convert 
     if not (pt.is_list(kind) or pt.is_large_list(kind)) or element in ("numeric", "json", "jsonb", "uuid", "interval"):
         return None
     inner = _conversion(kind.value_type, element, modifier)
-    wanted = (
-        _INTEGERS.get(element)
-        or _PLAIN.get(element)
-        or {"float4": pa.float32(), "float8": pa.float64()}.get(element, pa.string())
-    )
+    wanted = _ARROW.get(element, pa.string())
     if inner is None:
         return None
     whole, each = _cast_to(pa.list_(wanted)), inner
