@@ -50,15 +50,21 @@ class Violation(AssertionError):
     """The history broke a promise. Carries what happened before."""
 
 
-_MANIFEST = re.compile(r"manifests/([0-9]+)\.[0-9]+\.(json|fate)")
+_MANIFEST = re.compile(r"manifests/([0-9]+)\.[0-9]+\.(json|reserved|fate)")
 
 
 @dataclass(slots=True)
 class Window:
     """Who stands between writing a manifest and writing `commits/N`: the one place from which a driver that was taken
-    over can still decide. Drivers are told apart by their thread."""
+    over can still decide. Drivers are told apart by their thread.
+
+    `contested` are epochs that were reserved for a takeover while someone stood there. If that one decides just before
+    the takeover is fixed, the taker adopts what was decided; should it fail before it has written that down, the epoch
+    is lost as well (docs/guarantees.md, "What no one can give").
+    """
 
     inside: dict[int, int] = field(default_factory=dict)
+    contested: set[int] = field(default_factory=set)
     excused: set[int] = field(default_factory=set)
 
     def leave(self) -> None:
@@ -79,7 +85,9 @@ class WatchedStorage(MemoryStorage):
             epoch = int(match[1])
             if match[2] == "json":
                 self.window.inside[threading.get_ident()] = epoch
-            elif b'"taken"' in data and epoch in self.window.inside.values():
+            elif match[2] == "reserved" and epoch in self.window.inside.values():
+                self.window.contested.add(epoch)
+            elif b'"taken"' in data and (epoch in self.window.inside.values() or epoch in self.window.contested):
                 self.window.excused.add(epoch)
         return created
 
