@@ -1,0 +1,170 @@
+"""One connection to the server, with the settings that every statement of ours relies on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Self
+
+from onceward.address import Address
+from onceward.errors import ConfigurationError
+
+URL_OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "ssl_disabled")
+_SWITCHES = ("ssl_verify_cert", "ssl_verify_identity", "ssl_disabled")
+
+# Strict, so that a value is stored as it is or not at all. NO_AUTO_VALUE_ON_ZERO keeps a zero in a column that counts.
+_SQL_MODE = (
+    "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"
+    "NO_AUTO_VALUE_ON_ZERO"
+)
+# Well below every server's limit, and large enough that the number of system calls does not count.
+_PACKET = 256 << 10
+
+LOST_CONNECTION = frozenset({0, 2002, 2003, 2006, 2013, 2055, 1053, 1158, 1159, 1160, 1161, 1927})
+LOCK_WAIT_TIMEOUT = 1205
+
+
+class ServerError(Exception):
+    """What the server, or the way to it, answered instead of carrying a statement out."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{text} (MySQL error {code})" if code else text)
+        self.code = code
+        self.text = text
+
+    def __reduce__(self) -> tuple[type[ServerError], tuple[int, str]]:
+        """Spark brings it from the executors to the driver."""
+        return type(self), (self.code, self.text)
+
+
+def driver() -> ModuleType:
+    """PyMySQL, which comes with an extra of this package."""
+    try:
+        import pymysql
+    except ImportError:
+        raise ConfigurationError(
+            "the MySQL sink needs the package PyMySQL", hint="run: pip install 'onceward[mysql]'"
+        ) from None
+    module: ModuleType = pymysql
+    return module
+
+
+class Session:
+    """A connection in autocommit mode, READ COMMITTED, strict, in UTC. Use it with `with`: leaving closes it.
+
+    READ COMMITTED, because a gap that a prepared transaction keeps locked would hold up every other slot.
+    """
+
+    def __init__(self, address: Address, *, timeout_s: float, lock_wait_s: int, idle_s: int | None = None) -> None:
+        self._driver = driver()
+        settings = [
+            f"sql_mode = '{_SQL_MODE}'",
+            "time_zone = '+00:00'",
+            "sql_notes = 1",
+            "sql_safe_updates = 0",
+            f"innodb_lock_wait_timeout = {lock_wait_s}",
+            *([f"wait_timeout = {idle_s}"] if idle_s is not None else []),
+        ]
+        with self._translated():
+            self._connection = self._driver.connect(
+                host=address.host,
+                port=address.port,
+                user=address.user or None,
+                # As bytes: PyMySQL would take it for latin1, and its error would hold the password.
+                password=address.password.encode(),
+                database=address.database,
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=min(timeout_s, 30.0),
+                read_timeout=timeout_s,
+                write_timeout=timeout_s,
+                init_command=f"SET SESSION {', '.join(settings)}",
+                # The server may ask for local data, but PyMySQL itself never opens a file that a server names.
+                client_flag=self._driver.constants.CLIENT.LOCAL_FILES,
+                local_infile=False,
+                **_tls(address),
+            )
+        self.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run one statement as it stands; its rows, if it has any."""
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def load(self, statement: str, chunks: Iterable[memoryview]) -> tuple[int, int]:
+        """Run a `LOAD DATA LOCAL` and give it these bytes; the rows it stored, and how many warnings it has.
+
+        LOCAL turns errors into warnings, in strict mode too: the caller must not pass over them.
+        """
+        connection = self._connection
+        with self._translated():
+            connection._execute_command(self._driver.constants.COMMAND.COM_QUERY, statement)
+            if not connection._read_packet().is_load_local_packet():
+                raise ServerError(0, "the server did not ask for the rows")
+            try:
+                for chunk in chunks:
+                    for start in range(0, len(chunk), _PACKET):
+                        connection.write_packet(bytes(chunk[start : start + _PACKET]))
+            except BaseException:
+                # An end of the data here would make the server keep what it has so far.
+                connection._force_close()
+                raise
+            connection.write_packet(b"")
+            stored = connection._read_query_result()
+            return int(stored), int(connection._result.warning_count)
+
+    def close(self) -> None:
+        """Say good-bye. A transaction that is neither committed nor prepared is gone."""
+        with contextlib.suppress(self._driver.MySQLError):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing. Leaving by an exception closes the connection, which rolls back."""
+        self.execute("START TRANSACTION")
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+        self.execute("COMMIT")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """The driver's errors are not for others to know."""
+        try:
+            yield
+        except self._driver.MySQLError as error:
+            code, *texts = error.args or (0,)
+            is_code = isinstance(code, int)
+            text = str(texts[0]) if is_code and texts and texts[0] else "" if is_code else str(code)
+            raise ServerError(code if is_code else 0, text or "the connection to the server is closed") from error
+
+
+def quoted(identifier: str) -> str:
+    """An identifier that is taken for nothing else, whatever is in it."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def literal(value: str | int) -> str:
+    """A value inside a statement. Texts as bytes in hexadecimal: no setting of the server reads them otherwise."""
+    if isinstance(value, int):
+        return str(value)
+    return f"_utf8mb4 X'{value.encode().hex()}'"
+
+
+def _tls(address: Address) -> dict[str, str | bool]:
+    """PyMySQL's arguments, from what stands behind the `?` of the URL."""
+    return {
+        key: value.lower() in ("1", "true", "yes", "on") if key in _SWITCHES else value
+        for key, value in address.options.items()
+    }
