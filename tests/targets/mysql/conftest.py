@@ -24,7 +24,8 @@ def ground(mariadb: MariaDBServer) -> Iterator[Ground]:
     yield ground
     left = ground.prepared()
     for gtrid in left:
-        mariadb.query(f"XA ROLLBACK X'{gtrid.hex()}'")
+        ground.query(f"XA ROLLBACK X'{gtrid.hex()}'")
+    ground.close()
     with contextlib.suppress(pymysql.MySQLError):
         # A test that failed may still hold a transaction, and with it the table.
         mariadb.query(f"SET STATEMENT lock_wait_timeout = 2 FOR DROP DATABASE {name}")
@@ -50,3 +51,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("MySQL: crash sweeps, lost replies and seeds")
         for line in _SWEEPS:
             terminalreporter.line(line)
+
+
+@pytest.fixture
+def quick(ground: Ground) -> Iterator[Ground]:
+    """The same, for tests of a thousand commits: the server writes its log and does not wait for the disk, so that its
+    own death loses nothing and a power loss might."""
+    ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+    yield ground
+    ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")

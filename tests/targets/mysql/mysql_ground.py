@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ class Ground:
     server: MariaDBServer
     database: str
     expects_leftovers: bool = False
+    _kept: Any = None
 
     def url(self, *, port: int | None = None, user: str = "root") -> str:
         return f"mysql://{user}@127.0.0.1:{port or self.server.port}/{self.database}"
@@ -34,27 +35,43 @@ class Ground:
         return MySQLSink(self.url(port=port), **options).choose()
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        return self.server.query(statement, database=self.database)
+        with self._session().cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
 
     def rows(self, table: str = "`rows`", order: str = "") -> Rows:
         """As any reader would see them."""
-        with closing(
-            pymysql.connect(
+        with self._session().cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute(f"SELECT * FROM {table} {order}")
+            return list(cursor.fetchall())
+
+    def _session(self) -> Any:
+        """One for all questions of a test, and a new one after the server was down."""
+        try:
+            if self._kept is not None:
+                self._kept.ping()
+        except pymysql.MySQLError:
+            self.close()
+        if self._kept is None:
+            self._kept = pymysql.connect(
                 host="127.0.0.1",
                 port=self.server.port,
                 user="root",
                 database=self.database,
                 autocommit=True,
+                ssl_disabled=True,
                 init_command="SET time_zone = '+00:00'",
-                cursorclass=pymysql.cursors.DictCursor,
             )
-        ) as session:
-            with session.cursor() as cursor:
-                cursor.execute(f"SELECT * FROM {table} {order}")
-                return list(cursor.fetchall())
+        return self._kept
+
+    def close(self) -> None:
+        if self._kept is not None:
+            with contextlib.suppress(pymysql.MySQLError):
+                self._kept.close()
+            self._kept = None
 
     def prepared(self) -> list[bytes]:
-        return [data for _, _, _, data in self.server.query("XA RECOVER", database=None)]
+        return [data for _, _, _, data in self.query("XA RECOVER")]
 
 
 def send(sink: TransactionalWriteAheadSink, epoch: int, *batches: pa.RecordBatch, job: JobIdentity = JOB) -> bool:

@@ -56,7 +56,7 @@ class Loader:
         for field, column in zip(batch.schema, batch.columns, strict=True):
             if field.name.lower() in self._keys and column.null_count:
                 raise TargetRefused(
-                    f"a row of slot {self._slot} has no value in the key column {field.name!r}: nothing tells which row "
+                    f"a row of slot {self._slot} has no value in key column {field.name!r}: nothing tells which row "
                     "of the table it is",
                     hint="filter such rows out in the query",
                 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import ModuleType
 from typing import Any, Self
 
@@ -68,7 +70,7 @@ class Session:
             *([f"wait_timeout = {idle_s}"] if idle_s is not None else []),
         ]
         with self._translated():
-            self._connection = self._driver.connect(
+            self._connection = _connection_class()(
                 host=address.host,
                 port=address.port,
                 user=address.user or None,
@@ -148,6 +150,26 @@ class Session:
             is_code = isinstance(code, int)
             text = str(texts[0]) if is_code and texts and texts[0] else "" if is_code else str(code)
             raise ServerError(code if is_code else 0, text or "the connection to the server is closed") from error
+
+
+@cache
+def _connection_class() -> type[Any]:
+    """PyMySQL's connection, without its costliest habit: where TLS is merely tried, it reads all certificates of the
+    machine for every connection, and then looks at none of them."""
+
+    class Connection(driver().connections.Connection):  # type: ignore[misc]
+        def _create_ssl_ctx(self, sslp: Any) -> Any:
+            return super()._create_ssl_ctx(sslp) if sslp else _unverified()
+
+    return Connection
+
+
+@cache
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def quoted(identifier: str) -> str:
