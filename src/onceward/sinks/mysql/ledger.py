@@ -7,7 +7,6 @@ can be only one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onceward.contracts import Receipt
@@ -17,7 +16,6 @@ from onceward.sinks.mysql.session import Session, literal, quoted
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
 
-_PRUNED_AT_ONCE = 500
 # Exact comparison on every server, whatever the database's own default is.
 _TEXT = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 
@@ -106,17 +104,21 @@ class Ledger:
         one publishes the epoch, settles it, and prunes the receipt.
         """
         scope = literal(f"{job.digest}_{job.generation}_{sink_digest(self.sink)}")
-        who = f"{literal(job.name)}, {literal(job.generation)}, {literal(self.sink)}"
-        session.execute(f"INSERT IGNORE INTO {self.watermarks_table} VALUES ({scope}, {who}, -1)")
-        found = session.execute(f"SELECT settled FROM {self.watermarks_table} WHERE scope = {scope} FOR UPDATE")
+        locked = f"SELECT settled FROM {self.watermarks_table} WHERE scope = {scope} FOR UPDATE"
+        found = session.execute(locked)
+        if not found:
+            # Only where there is none: on an existing row two of these would each get half of the lock.
+            who = f"{literal(job.name)}, {literal(job.generation)}, {literal(self.sink)}"
+            session.execute(f"INSERT IGNORE INTO {self.watermarks_table} VALUES ({scope}, {who}, -1)")
+            found = session.execute(locked)
         return int(found[0][0])
 
     def forget(self, session: Session, job: JobIdentity, below: int) -> None:
         """Raise the watermark, and drop the receipts below it but those of the newest epoch, which tell a later
         checkpoint that this generation existed.
 
-        They are looked for without locks and removed one key at a time: a scan would wait for the receipts of
-        transactions that are prepared.
+        They are looked for without locks and removed one key at a time: a scan, which the server may choose for a list
+        of keys, would wait for the receipts of transactions that are prepared.
         """
         settled = self.locked_watermark(session, job)
         scope = literal(f"{job.digest}_{job.generation}_{sink_digest(self.sink)}")
@@ -129,14 +131,8 @@ class Ledger:
         old = session.execute(
             f"SELECT receipt FROM {self.receipts_table} WHERE {mine} AND epoch < {min(below, int(newest))}"
         )
-        self._remove(session, [receipt for (receipt,) in old])
-
-    def _remove(self, session: Session, keys: Sequence[str]) -> None:
-        for start in range(0, len(keys), _PRUNED_AT_ONCE):
-            some = ", ".join(literal(key) for key in keys[start : start + _PRUNED_AT_ONCE])
-            session.execute(
-                f"DELETE old FROM {self.receipts_table} AS old FORCE INDEX (PRIMARY) WHERE old.receipt IN ({some})"
-            )
+        for (receipt,) in old:
+            session.execute(f"DELETE FROM {self.receipts_table} WHERE receipt = {literal(receipt)}")
 
     def _write_ahead_key(self, receipt: Receipt) -> str:
         job = JobIdentity(receipt.job, receipt.generation)
