@@ -113,7 +113,8 @@ def _texts(column: pa.Array, non_finite: str) -> pa.Array:
     if pt.is_boolean(kind):
         return column.cast(pa.int8()).cast(pa.string())
     if pt.is_floating(kind):
-        return _finite(column, non_finite).cast(pa.string())
+        # The shortest text for a float32 is another number to a DOUBLE.
+        return _finite(column.cast(pa.float64()), non_finite).cast(pa.string())
     if pt.is_timestamp(kind):
         return _timestamps(column)
     if pt.is_date(kind):
