@@ -1,6 +1,7 @@
 """Memories of plain write-ahead sinks: in *publish*, which slots were sent, kept beside the target."""
 
 from onceward.committers.file import FileCheckpointCommitter
+from onceward.committers.mysql import MySQLCheckpointCommitter
 from onceward.committers.sqlite import SQLiteCheckpointCommitter
 
-__all__ = ["FileCheckpointCommitter", "SQLiteCheckpointCommitter"]
+__all__ = ["FileCheckpointCommitter", "MySQLCheckpointCommitter", "SQLiteCheckpointCommitter"]

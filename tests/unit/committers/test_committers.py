@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from onceward.committers import FileCheckpointCommitter, SQLiteCheckpointCommitter
+from onceward.committers import FileCheckpointCommitter, MySQLCheckpointCommitter, SQLiteCheckpointCommitter
 from onceward.contracts import CheckpointCommitter
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
+from onceward.testing.servers import MariaDBServer
 
 JOB = JobIdentity(JobName("page views"), Generation("aaaaaaaa"))
 SINK = SinkName("stdout")
@@ -18,9 +19,11 @@ SINK = SinkName("stdout")
 Make = Callable[[], CheckpointCommitter]
 
 
-@pytest.fixture(params=["file", "sqlite", "sqlite with a hostile table"])
+@pytest.fixture(params=["file", "sqlite", "sqlite with a hostile table", "mysql", "mysql with a hostile table"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A new committer over the same memory: what a restart would have."""
+    if request.param.startswith("mysql"):
+        return mysql_maker(request.getfixturevalue("mariadb"), hostile="hostile" in request.param)
     makers: dict[str, Make] = {
         "file": lambda: FileCheckpointCommitter(tmp_path / "new" / "committed"),
         "sqlite": lambda: SQLiteCheckpointCommitter(tmp_path / "committed.db"),
@@ -29,6 +32,15 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
         ),
     }
     return makers[request.param]
+
+
+def mysql_maker(server: MariaDBServer, *, hostile: bool) -> Make:
+    """In a database of its own, because the server is for the whole session."""
+    server.query("DROP DATABASE IF EXISTS committers")
+    server.query("CREATE DATABASE committers")
+    url = server.url.replace("/test", "/committers")
+    options = ["x`; DROP TABLE y; -- %s '\""] if hostile else []
+    return lambda: MySQLCheckpointCommitter(url, *options)
 
 
 def opened(make: Make, job: JobIdentity = JOB, sink: SinkName = SINK) -> CheckpointCommitter:
