@@ -38,14 +38,21 @@ class Address:
                 f"the URL of the server does not begin with {' or '.join(f'{scheme}://' for scheme in schemes)}",
                 hint=f"write {example}; characters such as @ / : in a password are written as %40 %2F %3A",
             )
+        if "/" in parts.path[1:] or "@" in parts.path:
+            # Most likely a password that is not escaped. Nothing of it may be repeated.
+            raise ConfigurationError(
+                "the URL of the server is ambiguous",
+                hint=f"write {example}; characters such as @ / : in a password are written as %40 %2F %3A",
+            )
         if not parts.hostname or not database or "\0" in database:
             missing = "host" if not parts.hostname else "database"
             raise ConfigurationError(f"the URL of the server names no {missing}", hint=f"write {example}")
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
         unknown = [key for key in given if key not in options]
         if unknown:
+            shown = repr(unknown[0]) if unknown[0].isidentifier() else "behind the ?"
             raise ConfigurationError(
-                f"the URL of the server has an unknown option {unknown[0]!r}",
+                f"the URL of the server has an unknown option {shown}",
                 hint=f"known are: {', '.join(options) or 'none'}",
             )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")

@@ -7,6 +7,7 @@ statement that mends it.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ log = logging.getLogger("onceward")
 
 _OLDEST = {True: (10, 6), False: (8, 0)}
 _DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
+_NO_DATABASE = 1044
 _NO_ENTRY = frozenset({1045, 1049, 1130, 1698, 2059})
 
 
@@ -53,8 +55,10 @@ class Readiness:
         server = ask_server(session)
         self._refuse_server(server)
         stored = pa.schema([field for field in schema if self.settings.is_stored(field.name)])
-        with self.needing(session, "SELECT", f"{quoted(self.settings.database)}.*"):
-            found = describe(session, self.settings.database, self.settings.table, server)
+        found = describe(session, self.settings.database, self.settings.table, server)
+        if found is not None and not found.columns:
+            # The server hides columns from those who may do nothing with them.
+            raise self.lacking(session, "SELECT, INSERT", self.settings.target, why="it sees no column of the table")
         if found is not None:
             refuse_table(found, self.settings, stored, server)
         else:
@@ -85,9 +89,13 @@ class Readiness:
         except ServerError as error:
             if error.code not in _DENIED:
                 raise
-            user = "@".join(f"'{part}'" for part in session.execute("SELECT CURRENT_USER()")[0][0].rsplit("@", 1))
-            grants = " ".join(f"GRANT {privileges} ON {thing} TO {user};" for thing in objects)
-            raise TargetRefused(f"this user lacks a privilege: {error.text}", hint=f"run: {grants}") from error
+            raise self.lacking(session, privileges, *objects, why=error.text) from error
+
+    def lacking(self, session: Session, privileges: str, *objects: str, why: str) -> TargetRefused:
+        """The refusal for a missing privilege, with what to grant."""
+        user = "@".join(f"'{part}'" for part in session.execute("SELECT CURRENT_USER()")[0][0].rsplit("@", 1))
+        grants = " ".join(f"GRANT {privileges} ON {thing} TO {user};" for thing in objects)
+        return TargetRefused(f"this user lacks a privilege: {why}", hint=f"run: {grants}")
 
     def _refuse_server(self, server: Server) -> None:
         oldest = _OLDEST[server.is_mariadb]
@@ -126,7 +134,12 @@ class Readiness:
                 f"{where} does not answer: {error}", hint="see that the server runs", sink=self.ledger.sink
             )
         hint = "check the user, its password, and that the database exists"
-        if error.code not in _NO_ENTRY:
+        if error.code == _NO_DATABASE:
+            wanted = "SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE TEMPORARY TABLES"
+            user = re.search(r"'[^']*'@'[^']*'", error.text)
+            who = user[0] if user is not None else f"'{self.settings.address.user}'"
+            hint = f"run: GRANT {wanted} ON {quoted(self.settings.address.database)}.* TO {who};"
+        elif error.code not in _NO_ENTRY:
             hint = f"see what the server says; the tables are {self.settings.target}, {RECEIPTS} and {WATERMARKS}"
         return TargetRefused(f"{where} refuses: {error}", hint=hint, sink=self.ledger.sink)
 

@@ -86,7 +86,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         ready = Readiness(self._settings, self._ledger)
         with ready.session() as session:
             ready.prepare(session, schema, output_mode=output_mode)
-            self._try_recovery(session)
+            self._try_recovery(ready, session)
             name = xa.xid(rehearsal(JobIdentity(JobName("onceward check"), new_generation()), self._ledger))
             session.execute(f"XA START {name}")
             with ready.needing(session, "INSERT", self._settings.target):
@@ -95,17 +95,15 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             session.execute(f"XA END {name}")
             session.execute(f"XA ROLLBACK {name}")
 
-    def _try_recovery(self, session: Session) -> None:
+    def _try_recovery(self, ready: Readiness, session: Session) -> None:
+        """MySQL 8 wants a privilege for it, and says so with an error that could mean anything."""
         try:
             list(xa.prepared(session))
         except ServerError as error:
             if error.code not in _MAY_NOT_RECOVER:
                 raise
-            user = session.execute("SELECT CURRENT_USER()")[0][0]
-            raise TargetRefused(
-                f"this user may not list prepared transactions, which recovery needs: {error.text}",
-                hint="run: GRANT XA_RECOVER_ADMIN ON *.* TO " + "@".join(f"'{part}'" for part in user.rsplit("@", 1)),
-            ) from error
+            why = f"it may not list prepared transactions, which recovery needs: {error.text}"
+            raise ready.lacking(session, "XA_RECOVER_ADMIN", "*.*", why=why) from error
 
     # --- stage, on executors --------------------------------------------------------------------
 
