@@ -96,6 +96,7 @@ def test_the_reply_to_a_commit_is_lost_again_and_again(quick: Ground, proxy: Pro
     print(f"seed {seed}")
     chance = random.Random(seed)
     sink, plain = appending(quick, port=proxy.port), quick.sink()
+    already = 0
     for epoch in range(REPETITIONS):
         handle = stage(plain, context(plain, epoch))
         proxy.cut_after(b"XA COMMIT", times=chance.randint(1, 3))
@@ -105,9 +106,11 @@ def test_the_reply_to_a_commit_is_lost_again_and_again(quick: Ground, proxy: Pro
                 outcome = sink.commit(handle)
             except ServerError:
                 continue
-        assert outcome == AlreadyCommitted()
+        # Now and then the lost reply was that of a server which had not noticed the end of the executor's connection.
+        assert isinstance(outcome, Committed | AlreadyCommitted)
+        already += outcome == AlreadyCommitted()
         proxy.cut_after(b"nothing", times=0)
-    assert proxy.cuts >= REPETITIONS
+    assert already > REPETITIONS * 0.8
     assert ids(quick) == once(*range(REPETITIONS))
     record_sweep.append(f"XA COMMIT: {proxy.cuts} replies lost over {REPETITIONS} transactions, seed {seed}")
 
@@ -303,12 +306,14 @@ def test_transactions_that_are_not_ours_are_left_alone(ground: Ground) -> None:
         with sink._settings.connect() as session:
             prepare_elsewhere(session, f"'{name}'")
     # Our very name, but not in our form.
-    with sink._settings.connect() as session:
-        prepare_elsewhere(session, f"'{mine.transaction}', 'branch', 7")
+    for name in (f"'{mine.transaction}', 'branch', 7", f"'{replace(mine, slot=1).transaction}', '', 7"):
+        with sink._settings.connect() as session:
+            prepare_elsewhere(session, name)
     assert list(sink.pending(JOB)) == []
     harness = Harness(Outlet(sink, ground.rows), source=Source(ends=(4, 8)))
     harness.drain()
     assert harness.problems() == []
+    foreign.append(str(replace(mine, slot=1).transaction))
     assert sorted(ground.prepared()) == sorted([*(n.encode() for n in foreign), f"{mine.transaction}branch".encode()])
     for name in foreign:
         ground.query(f"XA ROLLBACK '{name}'")
