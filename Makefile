@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Output appears as it happens, also through a pipe.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test check bench soak clean java servers
+.PHONY: help demo test check bench soak clean java servers jars
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ demo: $(READY) java ## Watch a job crash and lose nothing
 	@$(BIN)/onceward demo
 
 test: check $(READY) java servers ## Run the checks, then every test but the soak
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(READY) ## Lint, format, types and import rules
 	@$(BIN)/ruff check --quiet --output-format=concise
@@ -30,14 +30,14 @@ check: $(READY) ## Lint, format, types and import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY) java servers ## Measure the speed
+bench: $(READY) java servers jars ## Measure the speed
 	@$(BIN)/python -m benchmarks
 
 soak: $(READY) java servers ## Run for a long time under random crashes
 	@ONCEWARD_SOAK=1 $(BIN)/pytest -m soak
 
 clean: ## Remove .venv, caches and build output
-	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	@rm -rf .venv .jars .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -46,6 +46,11 @@ java:
 
 servers:
 	@tools/setup-servers
+
+jars: .jars/.ready
+
+.jars/.ready: tools/jars/pom.xml tools/setup-jars
+	@tools/setup-jars
 
 $(READY): pyproject.toml tools/setup-venv
 	@tools/setup-venv

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+JARS = Path(__file__).resolve().parent.parent / ".jars"
 ROW_SCHEMA = "id long, app string, value double, ts timestamp"
 
 
@@ -45,6 +46,10 @@ def session(cores: int = 2) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "4g")
+        # On few cores the threads of the default collector come and go, and with them up to half of the processor time.
+        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.jars", ",".join(str(jar) for jar in JARS.glob("*.jar")))
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
@@ -71,15 +76,16 @@ def narrow_rows(folder: Path, *, rows: int, files: int) -> Path:
                 "ts": pa.array(start + ids * 1000, pa.timestamp("us", "UTC")),
             }
         )
-        pq.write_table(table, folder / f"{number:03}.parquet")
+        # Several row groups, so that Spark can read one file with two tasks.
+        pq.write_table(table, folder / f"{number:03}.parquet", row_group_size=125_000)
     return folder
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], float]], *, repeats: int, console: Console, warm_up: bool = True
+    contenders: Mapping[str, Callable[[], float]], *, repeats: int, console: Console, warm_up: int = 1
 ) -> dict[str, float]:
     """The median seconds of each contender, run in turns so that a noisy minute hits all of them alike."""
-    if warm_up:
+    for _ in range(warm_up):
         for contender in contenders.values():
             contender()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}

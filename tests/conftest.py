@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -43,3 +43,30 @@ def redis() -> Iterator[RedisServer]:
     server = started(RedisServer)
     yield server
     server.close()
+
+
+class Sweeps(list[str]):
+    """Lines for the end of the report; they travel with it, since tests may run in several processes."""
+
+    def __init__(self, record: Callable[[str, object], None]) -> None:
+        super().__init__()
+        self._record = record
+
+    def append(self, line: str) -> None:
+        self._record("sweep", line)
+
+
+@pytest.fixture
+def record_sweep(record_property: Callable[[str, object], None]) -> list[str]:
+    """What was swept, for the end of the report."""
+    return Sweeps(record_property)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = (report for found in terminalreporter.stats.values() for report in found)
+    tests = (report for report in reports if getattr(report, "when", "") == "call")
+    lines = [value for report in tests for name, value in report.user_properties if name == "sweep"]
+    if lines:
+        terminalreporter.section("crash sweeps and simulations")
+        for line in lines:
+            terminalreporter.line(str(line))

@@ -12,6 +12,7 @@
     │   ├── CheckpointCopied        a copy of a checkpoint that may still be running
     │   └── CheckpointRolledBack    older than what the target has already received
     ├── EpochLost               decided, but nobody can say what was staged             exit 1
+    ├── RowsRejected            the target does not take a row of a decided epoch        exit 1
     ├── OutputLost              decided, but the target no longer has what was staged   exit 1
     ├── SinkMissing             pending work names a sink that the job does not have    exit 1
     ├── PublishFailed           the target did not take a decided epoch in time         exit 3
@@ -92,6 +93,10 @@ class CheckpointRolledBack(CheckpointRefused):
 
 class EpochLost(OncewardError):
     """Spark decided the epoch, but no valid manifest says what was staged for it."""
+
+
+class RowsRejected(OncewardError):
+    """The epoch is decided, and the target refuses one of its rows for good. It and all later ones stay staged."""
 
 
 class OutputLost(OncewardError):

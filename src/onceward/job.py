@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from onceward.clock import SystemClock
 from onceward.contracts import (
     AnySink,
+    Grade,
     Guarantee,
     Hooks,
+    Needs,
     Receipt,
     Sink,
     TemplateChoice,
@@ -22,11 +25,11 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
-from onceward.epoch import PublishLimits
+from onceward.epoch import Ground, PublishLimits
 from onceward.errors import ConfigurationError, GuaranteeUnavailable
 from onceward.identity import JobName, checked_name, sink_digest
 from onceward.manifest import IdentityFile
-from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, open_checkpoint
+from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, look_at, open_checkpoint
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.run import Run
@@ -35,6 +38,8 @@ from onceward.spark.source import check_pipeline
 from onceward.storage import LocalStorage, local_path
 
 OUTPUT_MODES = ("append", "update", "complete")
+log = logging.getLogger("onceward")
+
 _ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
 
@@ -92,6 +97,7 @@ class Job:
         frame = check_pipeline(self.pipeline(spark), guarantee)
         sinks = chosen_sinks(self.sinks, guarantee)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
+        _warn(sinks, needs_of(self, spark))
         opened = open_job_checkpoint(
             name=self.name,
             checkpoint=self.checkpoint,
@@ -162,6 +168,19 @@ def foreach_batch(
     return Delivery(opened, limits, output_mode=output_mode, checked=False)
 
 
+def needs_of(job: Job, spark: SparkSession) -> Needs:
+    """What the job will ask of its sinks, as far as it can be known before the first epoch."""
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return Needs(max(partitions, spark.sparkContext.defaultParallelism), job.max_unpublished_epochs)
+
+
+def _warn(sinks: Sequence[AnySink], needs: Needs) -> None:
+    for sink in sinks:
+        for finding in sink.cautions(needs):
+            if finding.grade is not Grade.FINE:
+                log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.says, finding.mend)
+
+
 def open_job_checkpoint(
     *,
     name: str,
@@ -204,6 +223,24 @@ def inspect_job_checkpoint(
         clock=SystemClock(),
         accepted=accepted,
     )
+
+
+def job_ground(job: Job) -> Ground:
+    """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
+    root = local_path(job.checkpoint)
+    ground, record = look_at(
+        sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee)),
+        storage=LocalStorage(root / "onceward"),
+        decisions=SparkLogs(root),
+        place=_place(root / "onceward") if root.is_dir() else "",
+        clock=SystemClock(),
+    )
+    if record.job != job.name:
+        raise ConfigurationError(
+            f"this checkpoint belongs to the job {record.job!r}, not to {job.name!r}",
+            hint="give each job its own checkpoint directory, or keep the job's name",
+        )
+    return ground
 
 
 def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt, ...]:

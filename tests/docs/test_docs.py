@@ -16,11 +16,15 @@ import pytest
 from onceward import Guarantee, Sink
 from onceward import sinks as built_in
 from onceward.cli.main import app
+from onceward.testing.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
+MYSQL = ROOT / "docs" / "targets" / "mysql.md"
+POSTGRES = ROOT / "docs" / "targets" / "postgres.md"
 WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
+REDIS = ROOT / "docs" / "targets" / "redis.md"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -66,7 +70,8 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    assert {page for page in PAGES if blocks(page, "python")} == {README, WRITING_A_SINK}
+    executed = {README, WRITING_A_SINK, MYSQL, POSTGRES, REDIS}
+    assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
 def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
@@ -77,6 +82,23 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
     passed = re.search(r"(\d+) passed", printed)
     assert passed is not None
     assert int(passed[1]) > 40, printed
+
+
+@pytest.mark.parametrize("page", [MYSQL, POSTGRES], ids=lambda page: page.stem)
+def test_page_of_a_database_runs(page: Path) -> None:
+    """What is constructed there can be constructed; its behaviour is tested against the server."""
+    for block in blocks(page, "python"):
+        exec(block, {})
+
+
+def test_page_of_redis_is_a_test_module_that_passes(workshop: Path, redis: RedisServer) -> None:
+    """The wrong way to count goes wrong, and the two right ways do not. In a database of its own: it is emptied."""
+    (workshop / "test_redis_page.py").write_text("\n".join(blocks(REDIS, "python")), encoding="utf-8")
+    (workshop / "pytest.ini").write_text("[pytest]\n")
+    options = ("-q", "-p", "no:cacheprovider", "--basetemp", workshop / "made")
+    url = redis.url.replace("/0", "/9")
+    printed = run_python("-m", "pytest", *options, "test_redis_page.py", folder=workshop, REDIS_URL=url)
+    assert "3 passed" in printed
 
 
 def test_sinks_of_the_guide_are_some_forty_lines_each() -> None:
@@ -105,13 +127,14 @@ def test_guarantee_tables_say_what_the_sinks_say(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in built_in.__all__:
         sink: type[Sink] = getattr(built_in, name)
-        (row,) = re.findall(rf"^\| `{name}` \|.*$", text, re.MULTILINE)
+        (row,) = re.findall(rf"^\| `{name}`[^|]*\|.*$", text, re.MULTILINE)
         said = [guarantee for guarantee in Guarantee if f"| {guarantee.value} |" in row]
         assert said == [sink.guarantee], row
 
 
 def test_cli_page_has_every_command() -> None:
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback is not None}
+    commands |= {str(group.name) for group in app.registered_groups}
     documented = set(re.findall(r"^## `onceward (\w+)", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE))
     assert documented == commands
 

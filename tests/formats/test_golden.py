@@ -29,6 +29,8 @@ from onceward.identity import (
     sink_digest,
 )
 from onceward.manifest import (
+    Diversion,
+    Diversions,
     Fate,
     IdentityFile,
     IdentityRecord,
@@ -69,6 +71,9 @@ ROWS = pa.record_batch({"id": pa.array([1, 2], pa.int64()), "app": pa.array(["ma
 
 FIRST = IdentityRecord(0, JOB.name, Generation("zzzzzzzz"), (), -1, "inode 1")
 IDENTITY = IdentityRecord(1, JOB.name, JOB.generation, (Generation("zzzzzzzz"),), 4, "inode 2")
+DIVERSION = Diversion(
+    7, TABLE, {"ow1_o62fkhvi_abcdefgh_rwi2dj_7_1_0_z_runrun": (3, 17)}, "rejected/rejected-o62fkhvi-7-table.jsonl"
+)
 MARKER = Marker(6, FINGERPRINT, AT, {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)})
 
 
@@ -104,7 +109,12 @@ def write_marker(storage: LocalStorage) -> None:
     SettledLog(storage).mark(MARKER)
 
 
+def write_diversion(storage: LocalStorage) -> None:
+    assert Diversions(storage).create(DIVERSION)
+
+
 WRITERS: dict[str, Callable[[LocalStorage], None]] = {
+    f"diverted/7.{sink_digest(TABLE)}": write_diversion,
     "identity.1.json": write_identities,
     "identity.json": write_identities,
     "manifests/7.1.fate": write_register,
@@ -134,6 +144,10 @@ def test_register_is_read() -> None:
     assert (files.manifests, files.reserved, files.fates) == ({1}, {1}, {1})
     assert register.taken(7, files) == 1
     assert register.manifest(7, 1) == manifest()
+
+
+def test_diversion_is_read() -> None:
+    assert Diversions(LocalStorage(FOLDER)).all() == {(7, TABLE): DIVERSION}
 
 
 def test_settled_marker_is_read() -> None:

@@ -25,19 +25,3 @@ def workshop(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _expected_failures_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="onceward")
-
-
-_SWEEPS: list[str] = []
-
-
-@pytest.fixture
-def record_sweep() -> list[str]:
-    """What was swept, for the end of the report."""
-    return _SWEEPS
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _SWEEPS:
-        terminalreporter.section("crash sweeps and simulations")
-        for line in _SWEEPS:
-            terminalreporter.line(line)

@@ -10,11 +10,14 @@ import sys
 import typer
 
 from onceward.cli.demo import demo
+from onceward.cli.doctor import doctor
+from onceward.cli.poison import poison
 from onceward.cli.recover import recover
 from onceward.cli.rewind import rewind
 from onceward.cli.run import run
 from onceward.cli.show import show_error
 from onceward.cli.status import status
+from onceward.cli.transactions import transactions
 from onceward.errors import OncewardError
 
 MAY_BE_RESTARTED = 3
@@ -27,8 +30,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, status, recover, rewind, demo):
+for command in (run, status, doctor, recover, rewind, demo):
     app.command()(command)
+app.add_typer(transactions, name="transactions")
+app.add_typer(poison, name="poison")
 
 
 def main() -> None:

@@ -2,6 +2,14 @@
 
 from onceward.committers.file import FileCheckpointCommitter
 from onceward.committers.mysql import MySQLCheckpointCommitter
+from onceward.committers.postgres import PostgresCheckpointCommitter
+from onceward.committers.redis import RedisCheckpointCommitter
 from onceward.committers.sqlite import SQLiteCheckpointCommitter
 
-__all__ = ["FileCheckpointCommitter", "MySQLCheckpointCommitter", "SQLiteCheckpointCommitter"]
+__all__ = [
+    "FileCheckpointCommitter",
+    "MySQLCheckpointCommitter",
+    "PostgresCheckpointCommitter",
+    "RedisCheckpointCommitter",
+    "SQLiteCheckpointCommitter",
+]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
+from onceward.connections.sqlite import SQLiteFile
 from onceward.contracts import CheckpointCommitter
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.identity import JobIdentity, SinkName
@@ -24,21 +22,17 @@ class SQLiteCheckpointCommitter(CheckpointCommitter):
         *,
         busy_timeout_s: float = 30.0,
     ) -> None:
-        text = os.fspath(path)
-        if not text or text == ":memory:" or "://" in text or "\0" in text:
-            raise ConfigurationError(f"{text!r} is not the path of an SQLite file", hint="give a plain path")
+        self.file = SQLiteFile.checked(path, busy_timeout_s)
         if not table or "\0" in table or table.lower().startswith("sqlite_"):
             raise ConfigurationError(f"{table!r} cannot be a table", hint="choose another name")
-        self.path = Path(os.path.abspath(os.path.expanduser(text)))
         self.table = table
-        self.busy_timeout_s = busy_timeout_s
         self._quoted = '"' + table.replace('"', '""') + '"'
         self._scope: tuple[str, str, str] | None = None
 
     def open(self, job: JobIdentity, sink: SinkName) -> None:
         """Make the table, and keep to this job, generation and sink."""
         self._scope = (job.name, job.generation, sink)
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             database.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._quoted} (job TEXT NOT NULL, generation TEXT NOT NULL, "
                 "sink TEXT NOT NULL, epoch INTEGER NOT NULL, slot INTEGER NOT NULL, committed_at TEXT NOT NULL, "
@@ -47,7 +41,7 @@ class SQLiteCheckpointCommitter(CheckpointCommitter):
 
     def is_checkpoint_committed(self, slot: int, checkpoint_id: int) -> bool:
         """Whether the slot has its row."""
-        with closing(self._connect()) as database:
+        with closing(self.file.connect()) as database:
             found = database.execute(
                 f"SELECT 1 FROM {self._quoted} "
                 "WHERE job = ? AND generation = ? AND sink = ? AND epoch = ? AND slot = ?",
@@ -58,7 +52,7 @@ class SQLiteCheckpointCommitter(CheckpointCommitter):
     def commit_checkpoint(self, slot: int, checkpoint_id: int) -> None:
         """Add the slot's row; that it is there already is fine."""
         now = datetime.now(UTC).isoformat()
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             database.execute(
                 f"INSERT INTO {self._quoted} VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (*self._opened(), checkpoint_id, slot, now),
@@ -66,7 +60,7 @@ class SQLiteCheckpointCommitter(CheckpointCommitter):
 
     def forget(self, below: int) -> None:
         """Remove the rows of settled epochs."""
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             database.execute(
                 f"DELETE FROM {self._quoted} WHERE job = ? AND generation = ? AND sink = ? AND epoch < ?",
                 (*self._opened(), below),
@@ -76,20 +70,3 @@ class SQLiteCheckpointCommitter(CheckpointCommitter):
         if self._scope is None:
             raise OncewardError("the checkpoint committer was used before it was opened", hint="call open first")
         return self._scope
-
-    def _connect(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.path, timeout=self.busy_timeout_s, isolation_level=None)
-        # EXTRA also forces the removal of the journal to the disk: a commit that was reported is never undone.
-        database.execute("PRAGMA synchronous = EXTRA")
-        return database
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with closing(self._connect()) as database:
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                database.rollback()
-                raise

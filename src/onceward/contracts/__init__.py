@@ -5,9 +5,10 @@ Sink authors need only this package; everything from *stage* to *recover* is wri
 
 from onceward.contracts.clock import Clock
 from onceward.contracts.committer import CheckpointCommitter
-from onceward.contracts.context import Handle, Json, Receipt, SlotContext, SlotValues
+from onceward.contracts.context import Handle, Json, Receipt, RejectedRow, SlotContext, SlotValues
 from onceward.contracts.decisions import Barrier, DecisionLog
 from onceward.contracts.engine import EngineTarget, EngineWritten
+from onceward.contracts.finding import Finding, Grade, Needs
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.hooks import Hooks
 from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
@@ -32,13 +33,17 @@ __all__ = [
     "DecisionLog",
     "EngineTarget",
     "EngineWritten",
+    "Finding",
+    "Grade",
     "Guarantee",
     "Handle",
     "Hooks",
     "Json",
     "Lost",
+    "Needs",
     "Outcome",
     "Receipt",
+    "RejectedRow",
     "RetryLater",
     "RowWise",
     "Sink",

@@ -58,6 +58,15 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A row that the target does not take: the slot, its number in the slot, and what the target says of it."""
+
+    slot: int
+    row: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class SlotValues:
     """One slot of a write-ahead epoch on its way to the target.
 

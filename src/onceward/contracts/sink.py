@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from onceward.contracts.committer import CheckpointCommitter
-from onceward.contracts.context import Handle, Receipt, SlotContext, SlotValues
+from onceward.contracts.context import Handle, Receipt, RejectedRow, SlotContext, SlotValues
+from onceward.contracts.finding import Finding, Needs
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.outcome import Outcome
 from onceward.identity import JobIdentity, SinkName, checked_name
@@ -29,6 +30,9 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     """The most this sink can give."""
     means: ClassVar[str] = ""
     """By which means, in a few words; shown by `onceward status` and in the docs."""
+    takes_empty_epochs: bool = False
+    """True: an epoch without rows is published too, as one slot without rows, by a transactional write-ahead sink that
+    replaces what the target has."""
     other_way: AnySink | None = None
     """The same target by the other template, of the same name: publishes what an earlier run staged that way."""
 
@@ -41,6 +45,13 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
         It may create what is missing where the sink's options say so. It never writes rows.
         """
         return None
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """Driver, after `check`, at every start and by `onceward doctor`: what is fine and what may give trouble later.
+
+        It changes nothing. What would give trouble at once is for `check` to refuse.
+        """
+        return ()
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """Driver, at every start: the receipts the target holds for this job's name and this sink.
@@ -105,6 +116,7 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
         """Driver: every transaction of this job, generation and sink that is begun and not finished.
 
         Each handle must carry its name under `transaction`; what does not parse as one of ours must be left alone.
+        Under `since` it may carry, in ISO 8601 with zone, when the transaction was begun or pre-committed.
         """
 
     def discard(self, transaction: Txn) -> None:
@@ -150,8 +162,16 @@ class TransactionalWriteAheadSink(Sink):
 
         leave out every slot whose receipt the target has, or whose epoch is not above the target's own watermark for
         (job, sink); write the rows of the others; write their receipts; commit. Slots without a receipt are written
-        as they are. False, or an exception, leaves this epoch and every later one waiting.
+        as they are. False, or an exception, leaves this epoch and every later one waiting; `RowsRejected` says that
+        waiting will not help.
         """
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """Driver, when a user asks: which rows the target does not take. It is left as it was.
+
+        Without the rows that are named, the others must be taken.
+        """
+        return ()
 
 
 class TemplateChoice(Sink):

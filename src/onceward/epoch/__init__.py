@@ -9,7 +9,7 @@ from onceward.epoch.coordinator import Coordinator
 from onceward.epoch.ground import Ground
 from onceward.epoch.publish import Publisher, PublishLimits
 from onceward.epoch.publisher_thread import PublisherThread
-from onceward.epoch.reap import Orphan, abort_transactions, orphans
+from onceward.epoch.reap import Orphan, abort_transactions, orphans, pending_transactions
 from onceward.epoch.stage import EpochOrder, SinkAck, SlotAck, stage_slot
 from onceward.epoch.takeover import settle_fates, take_over
 
@@ -25,6 +25,7 @@ __all__ = [
     "SlotAck",
     "abort_transactions",
     "orphans",
+    "pending_transactions",
     "settle_fates",
     "stage_slot",
     "take_over",

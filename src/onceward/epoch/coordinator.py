@@ -14,6 +14,7 @@ from onceward.epoch.takeover import highest_taken
 from onceward.errors import CheckpointRolledBack, EpochLost, Fenced
 from onceward.identity import Fingerprint, SinkName, TransactionName
 from onceward.manifest import Manifest, SinkEntry, SlotEntry
+from onceward.wal import WAL
 
 
 class Coordinator:
@@ -117,6 +118,11 @@ class Coordinator:
                 for name in staged.sinks:
                     if waiting is None or name in waiting:
                         slots[name].append(SlotEntry(ack.slot, ack.rows, staged.handle))
+        for sink in order.sinks:
+            is_asked = waiting is None or sink.name in waiting
+            if is_asked and not slots[sink.name] and sink.takes_empty_epochs:
+                nothing = {"transaction": str(order.context(WAL, 0, 0).transaction)}
+                slots[sink.name].append(SlotEntry(0, 0, nothing))
         return Manifest(
             job=order.job,
             epoch=order.epoch,

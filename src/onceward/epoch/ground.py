@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Handle, Hooks, Storage, TwoPhaseCommitSink
 from onceward.contracts.hooks import EpochHook
 from onceward.identity import JobIdentity, RunId, SinkName
-from onceward.manifest import Register, SettledLog
+from onceward.manifest import Diversion, Register, SettledLog
 from onceward.wal import Shelf, is_segment
 
 log = logging.getLogger("onceward")
@@ -27,6 +27,7 @@ class Ground:
     decisions: DecisionLog
     clock: Clock
     adopted: int = -1
+    diverted: Mapping[tuple[int, SinkName], Diversion] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
 
     @property

@@ -145,7 +145,7 @@ class Publisher:
                 handles = [slot.handle for slot in entry.slots]
                 self._until_done(partial(_commit_all, sink, handles), sink, manifest)
             case TransactionalWriteAheadSink():
-                values = [self._values(slot, sink, manifest) for slot in entry.slots]
+                values = [self.values(slot, sink, manifest) for slot in entry.slots]
                 groups: Sequence[Sequence[SlotValues]] = [values] if sink.epoch_at_once else [[one] for one in values]
                 for group in groups:
                     self._until_done(partial(_send_transaction, sink, group, manifest), sink, manifest)
@@ -153,12 +153,13 @@ class Publisher:
                 if sink.committer is not None:
                     sink.committer.open(manifest.job, sink.name)
                 for slot in entry.slots:
-                    read = self._values(slot, sink, manifest).read
+                    read = self.values(slot, sink, manifest).read
                     self._until_done(partial(_send_values, sink, slot.slot, read, manifest), sink, manifest)
             case _:
                 assert_never(sink)
 
-    def _values(self, slot: SlotEntry, sink: AnySink, manifest: Manifest) -> SlotValues:
+    def values(self, slot: SlotEntry, sink: AnySink, manifest: Manifest) -> SlotValues:
+        """One slot of a write-ahead sink as it goes to the target: without the rows that the user took out of it."""
         receipt = Receipt(
             job=manifest.job.name,
             generation=manifest.job.generation,
@@ -167,7 +168,10 @@ class Publisher:
             slot=slot.slot,
             fingerprint=manifest.fingerprint,
         )
-        read = partial(read_segment, self._ground.storage, slot.handle)
+        read = partial(read_segment, self._ground.storage, slot.handle) if slot.rows else partial(iter, ())
+        diverted = self._ground.diverted.get((manifest.epoch, sink.name))
+        if diverted is not None and (left_out := diverted.rows.get(str(slot.handle["transaction"]))):
+            read = partial(_without, read, frozenset(left_out))
         return SlotValues(slot.slot, slot.rows, None if manifest.straight else receipt, read)
 
     def _until_done(self, attempt: Callable[[], Outcome], sink: AnySink, manifest: Manifest) -> None:
@@ -307,6 +311,18 @@ def _send_values(
     if committer is not None:
         committer.commit_checkpoint(slot, manifest.epoch)
     return Committed()
+
+
+def _without(read: Callable[[], Iterator[pa.RecordBatch]], left_out: frozenset[int]) -> Iterator[pa.RecordBatch]:
+    """The batches without these rows, which are counted over all of them."""
+    first = 0
+    for batch in read():
+        numbers = range(first, first + batch.num_rows)
+        first += batch.num_rows
+        if left_out.isdisjoint(numbers):
+            yield batch
+        elif kept := [place for place, number in enumerate(numbers) if number not in left_out]:
+            yield batch.take(pa.array(kept))
 
 
 def _output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:

@@ -15,6 +15,7 @@ from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRol
 from onceward.identity import STRAIGHT, Fingerprint, Generation
 from onceward.manifest import Manifest
 from onceward.recovery.survey import EpochSurvey, Survey
+from onceward.wal import is_segment
 
 
 class Accept(Enum):
@@ -156,7 +157,7 @@ def _undecided(survey: Survey, found: EpochSurvey) -> Step:
 def _left_behind(survey: Survey, found: EpochSurvey) -> SinkMissing | None:
     """Transactions of a sink that the job no longer has: taking the epoch over could not abort them."""
     for name, entry in found.manifest.sinks.items() if found.manifest else ():
-        in_target = [slot for slot in entry.slots if "segment" not in slot.handle]
+        in_target = [slot for slot in entry.slots if not is_segment(slot.handle)]
         if survey.sinks and name not in survey.sinks and in_target:
             return SinkMissing(
                 f"{len(in_target)} transactions of an undecided epoch wait in a sink that the job no longer has",

@@ -20,7 +20,7 @@ from onceward.errors import (
     TargetUnavailable,
 )
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
-from onceward.manifest import IdentityFile, IdentityRecord
+from onceward.manifest import Diversions, IdentityFile, IdentityRecord
 from onceward.recovery.execute import recover
 from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, make_plan, rolled_back
 from onceward.recovery.survey import Survey, take_survey
@@ -59,6 +59,7 @@ def open_checkpoint(
         decisions=decisions,
         clock=clock,
         adopted=record.adopted if record else decisions.decided(),
+        diverted=Diversions(storage).all(),
         hooks=hooks or Hooks(),
     )
     _refuse_unlike(record, name, place, accepted)
@@ -90,11 +91,32 @@ def inspect_checkpoint(
     accepted: frozenset[Accept] = frozenset(),
 ) -> Plan:
     """The plan that the next start would carry out. Writes nothing."""
+    try:
+        ground, record = look_at(
+            sinks=sinks, storage=storage, decisions=decisions, place=place, clock=clock, accepted=accepted
+        )
+    except CheckpointCopied as error:
+        return Plan((Refuse(error),))
+    with _told_plainly():
+        return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
+
+
+def look_at(
+    *,
+    sinks: tuple[AnySink, ...],
+    storage: Storage,
+    decisions: DecisionLog,
+    place: str,
+    clock: Clock,
+    accepted: frozenset[Accept] = frozenset(),
+) -> tuple[Ground, IdentityRecord]:
+    """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused."""
     record = IdentityFile(storage).read()
     if record is None:
         raise ConfigurationError(
             "no onceward job has run on this checkpoint", hint="give the directory that the job has as `checkpoint`"
         )
+    _refuse_unlike(record, record.job, place, accepted)
     ground = Ground(
         job=record.identity,
         run=new_run(),
@@ -104,13 +126,9 @@ def inspect_checkpoint(
         decisions=decisions,
         clock=clock,
         adopted=record.adopted,
+        diverted=Diversions(storage).all(),
     )
-    try:
-        _refuse_unlike(record, record.job, place, accepted)
-    except CheckpointCopied as error:
-        return Plan((Refuse(error),))
-    with _told_plainly():
-        return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
+    return ground, record
 
 
 @contextmanager

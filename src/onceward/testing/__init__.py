@@ -30,6 +30,7 @@ from onceward.testing.faults import (
 )
 from onceward.testing.harness import Conduct, Crashed, Ending, Failed, Finished, Harness, Outlet
 from onceward.testing.interleave import Interleaver
+from onceward.testing.sweep import Sweep
 
 __all__ = [
     "Audit",
@@ -62,6 +63,7 @@ __all__ = [
     "RandomFaults",
     "Rates",
     "Source",
+    "Sweep",
     "TargetError",
     "audit",
 ]

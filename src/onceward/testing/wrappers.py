@@ -157,10 +157,14 @@ class _Reads:
 
     inner: AnySink
     faults: Faults
+    takes_empty_epochs: bool
+    other_way: AnySink | None
 
     def _wrap(self, inner: AnySink, faults: Faults) -> None:
         self.inner, self.faults = inner, faults
         self._label = f"sink {inner.name.replace(' ', '-')}"
+        self.takes_empty_epochs = inner.takes_empty_epochs
+        self.other_way = with_faults(inner.other_way, faults) if inner.other_way is not None else None
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""

@@ -37,22 +37,6 @@ def _expected_failures_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, logger="onceward")
 
 
-_SWEEPS: list[str] = []
-
-
-@pytest.fixture
-def record_sweep() -> list[str]:
-    """What was swept, for the end of the report."""
-    return _SWEEPS
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _SWEEPS:
-        terminalreporter.section("MySQL: crash sweeps, lost replies and seeds")
-        for line in _SWEEPS:
-            terminalreporter.line(line)
-
-
 @pytest.fixture
 def quick(ground: Ground) -> Iterator[Ground]:
     """The same, for tests of a thousand commits: the server writes its log and does not wait for the disk, so that its

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from onceward.sinks.mysql.session import Session
+from onceward.connections.mysql import Session
 from onceward.testing import Faults
 
 _READS = ("SELECT", "SHOW", "SET", "START TRANSACTION", "XA RECOVER")

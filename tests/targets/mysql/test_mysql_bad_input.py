@@ -13,15 +13,20 @@ import pytest
 from mysql_ground import JOB, Ground, send
 
 from onceward.committers import MySQLCheckpointCommitter
-from onceward.contracts import Committed, Handle, SlotContext
+from onceward.connections.mysql import MySQLError
+from onceward.contracts import Committed, Grade, Handle, Needs, SlotContext
 from onceward.errors import ConfigurationError, OncewardError, TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, RunId, SinkName
 from onceward.sinks import MySQLSink
-from onceward.sinks.mysql.session import ServerError
+from onceward.sinks.mysql.readiness import Readiness
+from onceward.sinks.mysql.table import Server
+from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.storage import LocalStorage
 from onceward.testing import DirectoryLogs, Harness, Outlet, Source
 from onceward.testing.conformance.base import AT
 from onceward.testing.engine import SCHEMA as ENGINE_SCHEMA
+
+pytestmark = pytest.mark.cluster
 
 URL = "mysql://root@127.0.0.1:1/test"
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])
@@ -42,7 +47,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timesta
         (URL, {"table": "x" * 65}, "1 to 64 characters"),
         (URL, {"table": "duck 🦆"}, "beyond U"),
         (URL, {"table": "onceward_receipts"}, "reserved"),
-        (URL, {"mode": "replace"}, "unknown mode"),
+        (URL, {"mode": "merge"}, "unknown mode"),
         (URL, {"mode": "upsert"}, "needs keys"),
         (URL, {"keys": "id"}, "no use for keys"),
         (URL, {"deleted": "gone"}, "no use for keys"),
@@ -120,6 +125,7 @@ def test_an_upsert_wants_one_unique_index_and_no_other(ground: Ground) -> None:
     ("schema", "options", "mode", "said"),
     [
         (SCHEMA, {}, "complete", "pile it up"),
+        (SCHEMA, {"mode": "replace"}, "update", "needs output mode complete"),
         (pa.schema([("a", pa.int8()), ("A", pa.int8())]), {}, "append", "ignores case"),
         (pa.schema([]), {}, "append", "no columns"),
         (SCHEMA, {"mode": "upsert", "keys": "key"}, "update", "no key column key"),
@@ -253,14 +259,29 @@ def test_a_server_that_takes_no_local_data_is_refused(ground: Ground) -> None:
     assert "SET GLOBAL local_infile = 1" in str(caught.value)
 
 
-def test_a_server_that_may_forget_is_warned_about(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_doctor_hears_what_may_give_trouble(ground: Ground) -> None:
+    sink = ground.sink()
+    sink.check(SCHEMA, output_mode="append")
+    needs = Needs(slots=2, unpublished_epochs=10)
+    assert {finding.grade for finding in sink.cautions(needs)} == {Grade.FINE}
     ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+    ground.query("SET GLOBAL wait_timeout = 60")
     try:
-        with caplog.at_level(logging.WARNING, logger="onceward"):
-            ground.sink().check(SCHEMA, output_mode="append")
+        warned = [finding for finding in sink.cautions(needs) if finding.grade is Grade.WARNING]
     finally:
         ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
-    assert "innodb_flush_log_at_trx_commit" in caplog.text
+        ground.query("SET GLOBAL wait_timeout = 28800")
+    assert [finding.about for finding in warned] == ["innodb_flush_log_at_trx_commit", "wait_timeout"]
+    assert all(finding.mend for finding in warned)
+    assert list(sink.other_way.cautions(needs))
+
+
+@pytest.mark.parametrize("version", [(10, 5, 9), (5, 7, 40)])
+def test_servers_in_which_prepared_transactions_do_not_last_are_refused(version: tuple[int, ...]) -> None:
+    server = Server(version, version[0] == 10, False, True, False)
+    sink = MySQLTwoPhaseSink(MySQLSink(URL, table="t")._settings, name="s")
+    with pytest.raises(TargetRefused, match="too old"):
+        Readiness(sink._settings, sink._ledger)._refuse_server(server)
 
 
 # --- secrets ------------------------------------------------------------------------------------
@@ -296,7 +317,7 @@ def test_the_password_is_in_no_text(ground: Ground, tmp_path: Any, caplog: pytes
             f"postgres://{user}:{ESCAPED}@127.0.0.1/{ground.database}",
         ):
             for use in (lambda u=broken: MySQLSink(u, table="rows").choose(), lambda u=broken: opened(u)):
-                with pytest.raises((OncewardError, ServerError, Exception)) as caught:
+                with pytest.raises((OncewardError, MySQLError, Exception)) as caught:
                     use()
                 said += [str(caught.getrepr(style="long", showlocals=False)), repr(caught.value)]
     said += [

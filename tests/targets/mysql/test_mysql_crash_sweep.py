@@ -17,12 +17,12 @@ from mysql_inside import inside, stand_between
 
 from onceward.contracts import AnySink
 from onceward.storage import LocalStorage
-from onceward.testing import CrashAt, Crashed, DirectoryLogs, Harness, MemoryLogs, MemoryStorage, Outlet, Source
+from onceward.testing import CrashAt, DirectoryLogs, Ending, Harness, MemoryLogs, MemoryStorage, Outlet, Source
 from onceward.testing.engine import SCHEMA
-from onceward.testing.faults import shown
+from onceward.testing.sweep import Sweep
 
 # A driver that died closes nothing.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SMALL = Source(ends=(2, 3), keys=2)
 """Two slots in epoch 0, one in epoch 1, a row in each."""
@@ -71,8 +71,8 @@ CASTS = (
 each_cast = pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name.replace(" ", "-"))
 
 
-class Histories:
-    """Makes an empty target per history and lives lives in it."""
+class Worlds:
+    """An empty target for every history, and a driver whose statements can be its last."""
 
     def __init__(self, cast: Cast, ground: Ground, folder: Path | None = None) -> None:
         self._ground, self._folder = ground, folder
@@ -81,37 +81,22 @@ class Histories:
         self._worlds = 0
 
     def world(self) -> Harness:
+        assert self._ground.prepared() == []
         for table in self._tables:
             self._ground.query(f"DELETE FROM `{table}`")
         self._worlds += 1
-        source, checkpoint = SMALL, (self._folder / str(self._worlds)) if self._folder else None
+        checkpoint = (self._folder / str(self._worlds)) if self._folder else None
         return Harness(
             *self._outlets,
-            source=source,
+            source=SMALL,
             storage=LocalStorage(checkpoint / "onceward") if checkpoint else MemoryStorage(),
             logs=DirectoryLogs(checkpoint) if checkpoint else MemoryLogs(),
             rows_in_a_batch=1,
         )
 
-    def life(self, harness: Harness, point: int | None) -> CrashAt:
-        """A driver that dies at the point, if it gets there."""
-        faults = CrashAt(point)
+    def life(self, harness: Harness, faults: CrashAt) -> Ending:
         with inside(faults):
-            ending = harness.life(faults)
-        if point is not None and point < faults.points:
-            assert isinstance(ending, Crashed), f"point {point}: {ending}\n{shown(harness.trace)}"
-        return faults
-
-    def judge(self, harness: Harness, *points: int) -> None:
-        """A driver that is left alone finishes, the audit is clean, and the server holds nothing any more."""
-        harness.drain()
-        problems = harness.problems() + [f"{name!r} is still prepared" for name in self._ground.prepared()]
-        assert not problems, f"crashes at {points}: {problems}\n{shown(harness.trace)}"
-
-
-def distinct(points: int) -> list[int]:
-    """The points that leave different worlds: before each write, and after the last."""
-    return [*range(0, points, 2), points - 1] if points else []
+            return harness.life(faults)
 
 
 @pytest.fixture
@@ -124,15 +109,9 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @each_cast
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point(cast: Cast, quick: Ground, tmp_path: Path, record_sweep: list[str]) -> None:
-    histories = Histories(cast, quick, tmp_path)
-    harness = histories.world()
-    points = histories.life(harness, None).points
-    histories.judge(harness)
-    for point in range(points):
-        harness = histories.world()
-        histories.life(harness, point)
-        histories.judge(harness, point)
-    record_sweep.append(f"{cast.name}: {points} crash points, checkpoint on disk")
+    worlds = Worlds(cast, quick, tmp_path)
+    points = Sweep(worlds.world, worlds.life).points()
+    record_sweep.append(f"MySQL {cast.name}: {points} crash points, checkpoint on disk")
 
 
 @pytest.mark.parametrize("cast", [CASTS[0], CASTS[2]], ids=lambda cast: cast.name)
@@ -140,17 +119,6 @@ def test_a_crash_at_any_point(cast: Cast, quick: Ground, tmp_path: Path, record_
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
     cast: Cast, quick: Ground, record_sweep: list[str]
 ) -> None:
-    histories = Histories(cast, quick)
-    points = histories.life(histories.world(), None).points
-    pairs = 0
-    for first in distinct(points):
-        harness = histories.world()
-        histories.life(harness, first)
-        again = histories.life(harness, None).points
-        for second in distinct(again):
-            harness = histories.world()
-            histories.life(harness, first)
-            histories.life(harness, second)
-            histories.judge(harness, first, second)
-            pairs += 1
-    record_sweep.append(f"{cast.name}: {points} points, {pairs} ordered pairs")
+    worlds = Worlds(cast, quick)
+    points, pairs = Sweep(worlds.world, worlds.life).pairs()
+    record_sweep.append(f"MySQL {cast.name}: {points} points, {pairs} ordered pairs")

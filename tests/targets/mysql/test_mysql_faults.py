@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mysql_ground import JOB, Ground
 
+from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import (
     AlreadyCommitted,
     Committed,
@@ -26,11 +27,12 @@ from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed
 from onceward.identity import Fingerprint, RunId
 from onceward.sinks.mysql import xa
-from onceward.sinks.mysql.session import ServerError, Session
 from onceward.testing import Conduct, Failed, Finished, Harness, Outlet, Source
 from onceward.testing.conformance.base import AT, batches
 from onceward.testing.engine import SCHEMA
 from onceward.testing.servers import MariaDBServer, Proxy
+
+pytestmark = pytest.mark.cluster
 
 REPETITIONS = 200
 
@@ -104,7 +106,7 @@ def test_the_reply_to_a_commit_is_lost_again_and_again(quick: Ground, proxy: Pro
         while outcome is None:
             try:
                 outcome = sink.commit(handle)
-            except ServerError:
+            except MySQLError:
                 continue
         # Now and then the lost reply was that of a server which had not noticed the end of the executor's connection.
         assert isinstance(outcome, Committed | AlreadyCommitted)
@@ -112,7 +114,7 @@ def test_the_reply_to_a_commit_is_lost_again_and_again(quick: Ground, proxy: Pro
         proxy.cut_after(b"nothing", times=0)
     assert already > REPETITIONS * 0.8
     assert ids(quick) == once(*range(REPETITIONS))
-    record_sweep.append(f"XA COMMIT: {proxy.cuts} replies lost over {REPETITIONS} transactions, seed {seed}")
+    record_sweep.append(f"MySQL, XA COMMIT: {proxy.cuts} replies lost over {REPETITIONS} transactions, seed {seed}")
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["executor dies", "executor discards"])
@@ -122,7 +124,7 @@ def test_the_reply_to_a_prepare_is_lost(dies: bool, quick: Ground, proxy: Proxy,
         proxy.cut_after(b"XA PREPARE")
         transaction = sink.begin_transaction(context(sink, epoch))
         sink.invoke(transaction, batches(epoch)[0])
-        with pytest.raises(ServerError):
+        with pytest.raises(MySQLError):
             sink.pre_commit(transaction)
         if dies:
             (handle,) = sink.pending(JOB)
@@ -133,7 +135,7 @@ def test_the_reply_to_a_prepare_is_lost(dies: bool, quick: Ground, proxy: Proxy,
         assert list(sink.pending(JOB)) == []
     assert proxy.cuts == REPETITIONS // 2
     assert ids(quick) == []
-    record_sweep.append(f"XA PREPARE: {proxy.cuts} replies lost")
+    record_sweep.append(f"MySQL, XA PREPARE: {proxy.cuts} replies lost")
 
 
 def test_the_reply_to_the_commit_of_an_upsert_is_lost(quick: Ground, proxy: Proxy, record_sweep: list[str]) -> None:
@@ -145,13 +147,13 @@ def test_the_reply_to_the_commit_of_an_upsert_is_lost(quick: Ground, proxy: Prox
         cuts = proxy.cuts
         for epoch in range(REPETITIONS // 2):
             proxy.cut_after(b"\x03COMMIT")
-            with pytest.raises(ServerError):
+            with pytest.raises(MySQLError):
                 sink.send_transaction(values(sink, epoch, 0, 1), JOB, epoch, AT)
             assert sink.send_transaction(values(sink, epoch, 0, 1), JOB, epoch, AT)
         assert proxy.cuts - cuts == REPETITIONS // 2
         found = sorted(row["id"] for row in quick.rows(f"`{options['table']}`"))
         assert found == [10 * epoch + row for epoch in range(REPETITIONS // 2) for row in range(4)]
-    record_sweep.append(f"COMMIT: {proxy.cuts} replies lost")
+    record_sweep.append(f"MySQL, COMMIT: {proxy.cuts} replies lost")
 
 
 def test_any_reply_is_lost(quick: Ground, proxy: Proxy, record_sweep: list[str]) -> None:
@@ -167,19 +169,19 @@ def test_any_reply_is_lost(quick: Ground, proxy: Proxy, record_sweep: list[str])
             attempt += 1
             try:
                 outcome = until_known(sink, stage(sink, context(sink, epoch, attempt=attempt)))
-            except ServerError:
+            except MySQLError:
                 proxy.cut_after(b"nothing", times=0)
                 for handle in list(sink.pending(JOB)):
                     sink.abort(handle)
     assert ids(quick) == once(*range(REPETITIONS))
-    record_sweep.append(f"any statement: {proxy.cuts} replies lost over {REPETITIONS} transactions, seed {seed}")
+    record_sweep.append(f"MySQL, any statement: {proxy.cuts} replies lost over {REPETITIONS} transactions, seed {seed}")
 
 
 def until_known(sink: Any, handle: Handle) -> Any:
     while True:
         try:
             return sink.commit(handle)
-        except ServerError:
+        except MySQLError:
             continue
 
 
@@ -201,7 +203,7 @@ def test_the_server_is_killed_between_pre_commit_and_publish(own: Ground) -> Non
     for epoch in range(3):
         handles = [stage(sink, context(sink, epoch, slot)) for slot in (0, 1)]
         own.server.kill()
-        with pytest.raises(ServerError):
+        with pytest.raises(MySQLError):
             sink.commit(handles[0])
         own.server.start()
         assert {h["transaction"] for h in sink.pending(JOB)} == {h["transaction"] for h in handles}
@@ -234,7 +236,7 @@ def test_a_commit_that_is_carried_out_after_its_sender_gave_up_is_found(own: Gro
     handle = stage(sink, context(sink, 0))
     own.server.pause()
     try:
-        with pytest.raises(ServerError):
+        with pytest.raises(MySQLError):
             impatient.commit(handle)
     finally:
         own.server.resume()
@@ -430,7 +432,7 @@ def test_nothing_is_pruned_while_a_publisher_is_at_work(ground: Ground) -> None:
 
 def test_a_reader_sees_whole_slots_and_whole_epochs_and_nothing_early(quick: Ground) -> None:
     append = appending(quick)
-    whole = quick.sink(table="result", mode="upsert", keys="id")
+    whole = quick.sink(table="result", mode="replace")
     whole.check(SCHEMA, output_mode="complete")
     reader = Ground(quick.server, quick.database)
     stop, wrong = threading.Event(), []

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from mysql_ground import JOB, Ground, send
 
+from onceward.connections.mysql import MySQLError
 from onceward.contracts import Receipt, SlotValues
-from onceward.errors import CheckpointRolledBack, TargetRefused
+from onceward.errors import CheckpointRolledBack, RowsRejected
 from onceward.identity import Fingerprint
-from onceward.sinks.mysql.session import ServerError
+from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.testing import Failed, Finished, Harness, Outlet, Source
 from onceward.testing.conformance.base import AT
+from onceward.testing.engine import SCHEMA as ENGINE_SCHEMA
+
+pytestmark = pytest.mark.cluster
 
 SCHEMA = pa.schema([("app", pa.string()), ("count", pa.int64())])
 
@@ -59,15 +67,24 @@ def test_a_deleted_row_removes_its_key_and_a_later_one_brings_it_back(ground: Gr
     assert table(ground) == {"a": 3, "c": 1}
 
 
-def test_output_mode_complete_replaces_the_whole_content(ground: Ground) -> None:
-    sink = upserting(ground, output_mode="complete")
+def replacing(ground: Ground) -> Any:
+    sink = ground.sink(mode="replace")
+    sink.check(SCHEMA, output_mode="complete")
+    return sink
+
+
+def test_a_replacement_leaves_nothing_of_what_was_there(ground: Ground) -> None:
+    sink = replacing(ground)
     send(sink, 0, rows(("a", 1), ("b", 1)))
     send(sink, 1, rows(("b", 2), ("c", 1)))
     assert table(ground) == {"b": 2, "c": 1}
+    assert sink.takes_empty_epochs
+    send(sink, 2)
+    assert table(ground) == {}
 
 
 def test_a_whole_result_is_not_replaced_by_its_own_repetition(ground: Ground) -> None:
-    sink = upserting(ground, output_mode="complete")
+    sink = replacing(ground)
 
     def slot(epoch: int, number: int, batch: pa.RecordBatch, fingerprint: str = "f") -> SlotValues:
         receipt = Receipt(JOB.name, JOB.generation, sink.name, epoch, number, Fingerprint(fingerprint))
@@ -118,23 +135,54 @@ def test_in_a_table_that_ignores_case_the_last_of_both_spellings_stays(ground: G
 
 def test_a_row_without_a_key_is_refused_and_the_epoch_waits_whole(ground: Ground) -> None:
     sink = upserting(ground)
-    with pytest.raises(TargetRefused, match="no value in key column 'app'"):
+    with pytest.raises(RowsRejected, match="no value in key column 'app'"):
         send(sink, 3, rows(("a", 1), (None, 2)))
     assert ground.rows() == []
 
 
-def test_a_row_that_the_table_rejects_is_named_with_its_epoch_and_table(ground: Ground) -> None:
+def test_a_row_that_the_table_rejects_is_told_from_a_server_that_cannot(ground: Ground) -> None:
     ground.query(
         "CREATE TABLE `rows` (app VARCHAR(9) PRIMARY KEY, count INT8, CONSTRAINT few CHECK (count < 10)) ENGINE=InnoDB"
     )
     sink = upserting(ground)
-    with pytest.raises(ServerError, match="few") as caught:
-        send(sink, 3, rows(("a", 1), ("b", 20)))
-    assert caught.value.__notes__ == ["in epoch 3, on its way into table 'rows'"]
-    with pytest.raises(TargetRefused, match="app") as refused:
-        send(sink, 4, rows(("a", 1), ("b" * 10, 2)))
-    assert refused.value.epoch == 4
+    for wrong, said in ((("b", 20), "few"), (("b" * 10, 2), "app")):
+        with pytest.raises(RowsRejected, match=said) as caught:
+            send(sink, 3, rows(("a", 1), wrong))
+        assert (caught.value.epoch, caught.value.sink) == (3, "mysql:rows")
     assert ground.rows() == []
+    ground.query("RENAME TABLE `rows` TO elsewhere")
+    with pytest.raises(MySQLError, match="doesn't exist") as failed:
+        send(sink, 3, rows(("a", 1)))
+    assert failed.value.__notes__ == ["in epoch 3, on its way into table 'rows'"]
+
+
+BAD = (3, 7, 8)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_rejected_rows_stop_the_epoch_are_named_and_after_a_diversion_the_rest_arrives(
+    ground: Ground, mode: str, tmp_path: Path
+) -> None:
+    sink = ground.sink(mode="upsert", keys=["id"]) if mode == "upsert" else ground.sink().other_way
+    sink.check(ENGINE_SCHEMA, output_mode="append")
+    ground.query(f"ALTER TABLE `rows` ADD CONSTRAINT lucky CHECK (id NOT IN {BAD})")
+    outlet = Outlet(sink, ground.rows, ordered=False)
+    harness = Harness(outlet, source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
+    ending = harness.life()
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, RowsRejected)
+    assert "lucky" in str(ending.error)
+    looked, _ = look_at(
+        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+    )
+    found = find_poison(looked)
+    assert sorted(row.values["id"] for row in found) == list(BAD)
+    assert all("lucky" in row.why for row in found)
+    assert ground.rows() == []
+    (path,) = divert_poison(looked, tmp_path)
+    assert len(path.read_text().splitlines()) == len(BAD)
+    assert isinstance(harness.life(), Finished)
+    assert sorted(row["id"] for row in ground.rows()) == [number for number in range(20) if number not in BAD]
 
 
 def test_large_epochs_go_in_by_several_loads(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:

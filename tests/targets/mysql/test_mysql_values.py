@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from mysql_ground import JOB, Ground, send
 
 from onceward.contracts import Committed, SlotContext
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, RunId
 from onceward.testing.conformance.base import AT
+
+pytestmark = pytest.mark.cluster
 
 FIRST, LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)
 # Every text that UTF-8 can spell, and more often the characters that mean something to LOAD DATA.
@@ -210,10 +212,10 @@ def test_what_is_too_long_too_large_or_not_in_the_charset_is_refused(ground: Gro
         sink = ground.sink().other_way
         batch = pa.record_batch({name: array})
         sink.check(batch.schema, output_mode="append")
-        with pytest.raises(TargetRefused, match="does not take a row of slot 0 as it is"):
+        with pytest.raises(RowsRejected, match="does not take a row of slot 0 as it is"):
             send(sink, 0, batch)
     sink = ground.sink().other_way
-    with pytest.raises(TargetRefused, match="does not take a row"):
+    with pytest.raises(RowsRejected, match="does not take a row"):
         send(sink, 0, pa.record_batch({"s": ["é", "数"]}))
     assert [row["u"] for row in ground.rows()] == [1]
     send(sink, 0, pa.record_batch({"s": ["é"]}))

@@ -127,3 +127,23 @@ def test_a_file_without_a_job_is_named(tmp_path: Path) -> None:
     done = onceward("run", tmp_path / "empty.py")
     assert done.returncode == 2
     assert "defines 0 jobs" in done.stderr
+
+
+def test_transactions_are_listed_and_only_what_is_decided_is_committed_by_hand(
+    unpublished: Harness, job_file: Path, visible: Callable[[], int]
+) -> None:
+    listed = json.loads(onceward("transactions", "list", job_file, "--json").stdout)
+    assert {one["verdict"] for one in listed} == {"commit"}
+    assert {one["epoch"] for one in listed} == {0, 1}
+    name = listed[0]["transaction"]
+    table = onceward("transactions", "list", job_file).stdout
+    assert name in table
+    assert "its epoch is decided" in table
+    refused = onceward("transactions", "abort", job_file, name)
+    assert refused.returncode == 2
+    assert "must not be aborted" in refused.stderr
+    assert visible() == 0
+    done = onceward("transactions", "commit", job_file, name, "--json")
+    assert json.loads(done.stdout) == {"transaction": name, "settled": 1}
+    assert visible() == 8
+    assert "nothing waits" in onceward("transactions", "list", job_file).stdout

@@ -3,27 +3,45 @@
 import os
 import pickle
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from onceward.committers import FileCheckpointCommitter, MySQLCheckpointCommitter, SQLiteCheckpointCommitter
+from onceward.committers import (
+    FileCheckpointCommitter,
+    MySQLCheckpointCommitter,
+    PostgresCheckpointCommitter,
+    SQLiteCheckpointCommitter,
+)
 from onceward.contracts import CheckpointCommitter
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
-from onceward.testing.servers import MariaDBServer
 
 JOB = JobIdentity(JobName("page views"), Generation("aaaaaaaa"))
 SINK = SinkName("stdout")
 
+NUMBERS = count(1)
 Make = Callable[[], CheckpointCommitter]
 
 
-@pytest.fixture(params=["file", "sqlite", "sqlite with a hostile table", "mysql", "mysql with a hostile table"])
+ON_SERVERS = [
+    pytest.param(name, marks=pytest.mark.cluster)
+    for name in ("postgres", "postgres, hostile table", "mysql", "mysql, hostile table")
+]
+
+
+@pytest.fixture(params=["file", "sqlite", "sqlite with a hostile table", *ON_SERVERS])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """A new committer over the same memory: what a restart would have."""
+    if request.param.startswith("postgres"):
+        server = request.getfixturevalue("postgres")
+        table = f'{next(NUMBERS)}_x"; DROP TABLE y; --' if "hostile" in request.param else f"c{next(NUMBERS)}"
+        return lambda: PostgresCheckpointCommitter(server.url, table)
     if request.param.startswith("mysql"):
-        return mysql_maker(request.getfixturevalue("mariadb"), hostile="hostile" in request.param)
+        server = request.getfixturevalue("mariadb")
+        table = f"{next(NUMBERS)}_x`; DROP TABLE y; -- %s '" if "hostile" in request.param else f"c{next(NUMBERS)}"
+        return lambda: MySQLCheckpointCommitter(server.url, table)
     makers: dict[str, Make] = {
         "file": lambda: FileCheckpointCommitter(tmp_path / "new" / "committed"),
         "sqlite": lambda: SQLiteCheckpointCommitter(tmp_path / "committed.db"),
@@ -32,15 +50,6 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
         ),
     }
     return makers[request.param]
-
-
-def mysql_maker(server: MariaDBServer, *, hostile: bool) -> Make:
-    """In a database of its own, because the server is for the whole session."""
-    server.query("DROP DATABASE IF EXISTS committers")
-    server.query("CREATE DATABASE committers")
-    url = server.url.replace("/test", "/committers")
-    options = ["x`; DROP TABLE y; -- %s '\""] if hostile else []
-    return lambda: MySQLCheckpointCommitter(url, *options)
 
 
 def opened(make: Make, job: JobIdentity = JOB, sink: SinkName = SINK) -> CheckpointCommitter:

@@ -23,7 +23,12 @@ def refuse_stream(schema: pa.Schema, settings: Settings, *, output_mode: str) ->
     if output_mode == "complete" and settings.mode == "append":
         raise TargetRefused(
             "output mode complete gives the whole result in every epoch, and mode append would pile it up",
-            hint='use mode="upsert" with keys: it then replaces the whole content of the table in every epoch',
+            hint='use mode="replace", which exchanges the whole content of the table in every epoch',
+        )
+    if output_mode != "complete" and settings.mode == "replace":
+        raise TargetRefused(
+            f"mode replace needs output mode complete; with {output_mode} an epoch is only a part of the result",
+            hint='use output_mode="complete", or mode="upsert" with keys',
         )
     names = [name.lower() for name in schema.names]
     doubled = [name for name in schema.names if names.count(name.lower()) > 1]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onceward.connections.mysql import Session, literal, quoted
 from onceward.contracts import Receipt
 from onceward.identity import STRAIGHT, Fingerprint, Generation, JobIdentity, SinkName, TransactionName, sink_digest
-from onceward.sinks.mysql.session import Session, literal, quoted
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from onceward.connections.mysql import Session
 from onceward.errors import TargetRefused
-from onceward.sinks.mysql.session import Session
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.text import lines, load_statement
 

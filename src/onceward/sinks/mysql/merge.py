@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onceward.sinks.mysql.session import quoted
+from onceward.connections.mysql import quoted
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.table import columns_as_sql
 

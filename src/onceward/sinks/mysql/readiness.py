@@ -6,7 +6,6 @@ statement that mends it.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,16 +13,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from onceward.connections.mysql import LOST_CONNECTION, MySQLError, Session, quoted
 from onceward.contracts import Receipt
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, JobIdentity, JobName, RunId, TransactionName, new_generation
 from onceward.sinks.mysql.fitting import refuse_stream, refuse_table
 from onceward.sinks.mysql.ledger import RECEIPTS, WATERMARKS, Ledger, exists
-from onceward.sinks.mysql.session import LOST_CONNECTION, ServerError, Session, quoted
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.table import Server, ask_server, create_table, describe
-
-log = logging.getLogger("onceward")
 
 _OLDEST = {True: (10, 6), False: (8, 0)}
 _DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
@@ -44,7 +41,7 @@ class Readiness:
         try:
             with self.settings.connect() as session:
                 yield session
-        except ServerError as error:
+        except MySQLError as error:
             raise self._explained(error) from error
         except TargetRefused as error:
             raise TargetRefused(error.message, hint=error.hint, sink=self.ledger.sink) from None
@@ -86,7 +83,7 @@ class Readiness:
         """Tell what to grant when the server says that we may not."""
         try:
             yield
-        except ServerError as error:
+        except MySQLError as error:
             if error.code not in _DENIED:
                 raise
             raise self.lacking(session, privileges, *objects, why=error.text) from error
@@ -109,12 +106,6 @@ class Readiness:
                 "the server does not take rows from its clients: local_infile is off",
                 hint="run: SET GLOBAL local_infile = 1; and put local_infile=1 under [mysqld] in its configuration",
             )
-        if not server.is_durable:
-            log.warning(
-                "sink %r: innodb_flush_log_at_trx_commit is not 1, so the server may forget with the power what it has "
-                "confirmed; run: SET GLOBAL innodb_flush_log_at_trx_commit = 1;",
-                self.ledger.sink,
-            )
 
     def _create_target(self, session: Session, schema: pa.Schema, server: Server) -> None:
         names = {name.lower(): name for name in schema.names}
@@ -127,7 +118,7 @@ class Readiness:
         with self.needing(session, "CREATE", f"{quoted(self.settings.database)}.*"):
             session.execute(statement)
 
-    def _explained(self, error: ServerError) -> TargetRefused | TargetUnavailable:
+    def _explained(self, error: MySQLError) -> TargetRefused | TargetUnavailable:
         where = str(self.settings.address)
         if error.code in LOST_CONNECTION:
             return TargetUnavailable(

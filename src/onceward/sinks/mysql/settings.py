@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onceward.address import Address
+from onceward.connections.mysql import Address, Session, quoted
 from onceward.errors import ConfigurationError
 from onceward.sinks.mysql.ledger import RECEIPTS, WATERMARKS
-from onceward.sinks.mysql.session import URL_OPTIONS, Session, quoted
 
 INCOMING = "onceward_incoming"
 """The temporary table in which the rows of an upsert are put in order."""
@@ -17,7 +16,7 @@ LENGTH = 64
 """Characters in an identifier."""
 
 _TABLE = re.compile(r"(?:(?P<database>`(?:[^`]|``)+`|[^`.]+)\.)?(?P<table>`(?:[^`]|``)+`|[^`.]+)", re.DOTALL)
-_CHOICES = {"mode": ("append", "upsert"), "non_finite": ("refuse", "null")}
+_CHOICES = {"mode": ("append", "upsert", "replace"), "non_finite": ("refuse", "null")}
 # For how long a publishing session waits for a lock before the epoch is tried again.
 _LOCK_WAIT_S = 20
 
@@ -52,7 +51,7 @@ class Settings:
         timeout_s: float,
     ) -> Settings:
         """The settings, or a `ConfigurationError` that says which one is wrong."""
-        address = Address.parse(url, schemes=("mysql", "mariadb"), port=3306, options=URL_OPTIONS)
+        address = Address.checked(url)
         database, name = _parse_table(table)
         settings = cls(
             address=address,
@@ -81,8 +80,8 @@ class Settings:
             wrong = f"table {self.table!r} is reserved", "choose another name"
         elif self.mode == "upsert" and not self.keys:
             wrong = "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
-        elif self.mode == "append" and (self.keys or self.order_by or self.deleted):
-            wrong = "mode append has no use for keys, order_by or deleted", 'say mode="upsert", or leave them out'
+        elif self.mode != "upsert" and (self.keys or self.order_by or self.deleted):
+            wrong = f"mode {self.mode} has no use for keys, order_by or deleted", 'say mode="upsert", or leave them out'
         elif len(set(folded)) < len(folded):
             wrong = f"keys names a column twice: {', '.join(self.keys)}", "name each column once"
         elif self.deleted is not None and self.deleted.lower() in {*folded, (self.order_by or "").lower()}:

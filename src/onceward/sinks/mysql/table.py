@@ -10,8 +10,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.types as pt
 
+from onceward.connections.mysql import Session, literal, quoted
 from onceward.errors import TargetRefused
-from onceward.sinks.mysql.session import Session, literal, quoted
 
 # As long as an index can take on every server when a key has two of them.
 _KEY_LENGTH = 255
@@ -60,7 +60,6 @@ class Server:
     is_mariadb: bool
     folds_table_names: bool
     has_local_infile: bool
-    is_durable: bool
     is_galera: bool
 
     @property
@@ -76,9 +75,8 @@ class Server:
 
 def ask_server(session: Session) -> Server:
     """One round trip, and a second one for the variables that only one of them has."""
-    version, local_infile, lower_case, flush = session.execute(
-        "SELECT VERSION(), @@GLOBAL.local_infile, @@GLOBAL.lower_case_table_names, "
-        "@@GLOBAL.innodb_flush_log_at_trx_commit"
+    version, local_infile, lower_case = session.execute(
+        "SELECT VERSION(), @@GLOBAL.local_infile, @@GLOBAL.lower_case_table_names"
     )[0]
     wsrep = session.execute("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
     numbers = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?", version)
@@ -87,7 +85,6 @@ def ask_server(session: Session) -> Server:
         is_mariadb="mariadb" in version.lower(),
         folds_table_names=int(lower_case) != 0,
         has_local_infile=bool(local_infile),
-        is_durable=int(flush) == 1,
         is_galera=any(str(value).upper() == "ON" for _, value in wsrep),
     )
 

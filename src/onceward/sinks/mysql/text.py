@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from onceward.connections.mysql import quoted
 from onceward.errors import TargetRefused
 from onceward.sinks.json_text import json_values
-from onceward.sinks.mysql.session import quoted
 
 _BYTES_AT_ONCE = 16 << 20
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))

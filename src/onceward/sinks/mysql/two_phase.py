@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from onceward.contracts import AnySink, Handle, Outcome, Receipt, SlotContext, TwoPhaseCommitSink
+from onceward.connections.mysql import MySQLError, Session
+from onceward.contracts import AnySink, Finding, Handle, Needs, Outcome, Receipt, SlotContext, TwoPhaseCommitSink
 from onceward.errors import TargetRefused
 from onceward.identity import JobIdentity, JobName, TransactionName, new_generation
 from onceward.sinks.mysql import xa
+from onceward.sinks.mysql.cautions import cautions
 from onceward.sinks.mysql.ledger import Ledger
 from onceward.sinks.mysql.loader import Loader
 from onceward.sinks.mysql.readiness import Readiness, rehearsal
-from onceward.sinks.mysql.session import ServerError, Session
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.text import load_statement
 
@@ -95,11 +96,16 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             session.execute(f"XA END {name}")
             session.execute(f"XA ROLLBACK {name}")
 
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        with Readiness(self._settings, self._ledger).session() as session:
+            return list(cautions(session, is_two_phase=True))
+
     def _try_recovery(self, ready: Readiness, session: Session) -> None:
         """MySQL 8 wants a privilege for it, and says so with an error that could mean anything."""
         try:
             list(xa.prepared(session))
-        except ServerError as error:
+        except MySQLError as error:
             if error.code not in _MAY_NOT_RECOVER:
                 raise
             why = f"it may not list prepared transactions, which recovery needs: {error.text}"

@@ -1,22 +1,29 @@
-"""Upserts, and appends where the server knows no XA: rows and receipts of an epoch go in by one transaction."""
+"""Upserts and replacements, and appends where the server knows no XA: an epoch goes in by one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 
-from onceward.contracts import AnySink, Receipt, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import CheckpointRolledBack, TargetRefused
+from onceward.connections.mysql import MySQLError, Session, quoted
+from onceward.contracts import AnySink, Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import CheckpointRolledBack, RowsRejected, TargetRefused
 from onceward.identity import JobIdentity
+from onceward.sinks.halving import rejected_rows
+from onceward.sinks.mysql.cautions import cautions
 from onceward.sinks.mysql.ledger import Ledger
 from onceward.sinks.mysql.loader import Loader
 from onceward.sinks.mysql.merge import Merge
 from onceward.sinks.mysql.readiness import Readiness
-from onceward.sinks.mysql.session import ServerError, Session, quoted
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.text import load_statement
+
+_PRIVILEGES = {"append": "INSERT", "replace": "INSERT, DELETE", "upsert": "SELECT, INSERT, UPDATE, DELETE"}
+# Values that do not fit, violated constraints, and what a trigger signals: the same row would fail again.
+_REJECTIONS = frozenset({1048, 1062, 1264, 1265, 1292, 1366, 1406, 1451, 1452, 1586, 1644, 1690, 3140, 3819, 4025})
 
 
 class MySQLWriteAheadSink(TransactionalWriteAheadSink):
@@ -29,13 +36,12 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         super().__init__(name=name)
         self._settings = settings
         self._ledger = Ledger(settings.database, self.name)
-        self._replaces = False
+        self.takes_empty_epochs = settings.mode == "replace"
         self.other_way: AnySink | None = None
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare table and stream, make what is missing, and go through an empty epoch that is rolled back."""
         ready, settings = Readiness(self._settings, self._ledger), self._settings
-        self._replaces = output_mode == "complete"
         with ready.session() as session:
             ready.prepare(session, schema, output_mode=output_mode)
             merge = Merge(settings, tuple(schema.names)) if settings.mode == "upsert" else None
@@ -47,8 +53,15 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                 session.load(load_statement(settings.incoming if merge else settings.target, schema), ())
                 for statement in merge.apply() if merge is not None else ():
                     session.execute(statement)
+                if settings.mode == "replace":
+                    session.execute(f"DELETE FROM {settings.target} WHERE FALSE")
             ready.try_ledger(session)
             session.execute("ROLLBACK")
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        with Readiness(self._settings, self._ledger).session() as session:
+            return list(cautions(session, is_two_phase=False))
 
     # --- publish --------------------------------------------------------------------------------
 
@@ -59,13 +72,10 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         if not slots:
             return True
         with self._settings.connect() as session:
-            merge: Merge | None = None
             session.execute("START TRANSACTION")
             missing = self._missing(session, slots, job)
-            for slot in missing:
-                merge = self._load(session, slot, checkpoint_id, merge)
-            if merge is not None:
-                self._apply(session, merge, checkpoint_id, replaces=self._replaces and len(missing) == len(slots))
+            if missing:
+                self._write_or_reject(session, missing, checkpoint_id)
             for slot in missing:
                 if slot.receipt is not None:
                     self._ledger.write(session, slot.receipt)
@@ -91,34 +101,66 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             )
         return bool(found) or receipt.epoch <= settled
 
-    def _load(self, session: Session, slot: SlotValues, epoch: int, merge: Merge | None) -> Merge | None:
-        """Into the table, or into the temporary one, which is made when the first rows tell its columns."""
-        upserts = self._settings.mode == "upsert"
-        loader = Loader(self._settings.incoming if upserts else self._settings.target, self._settings, slot=slot.slot)
+    def _write_or_reject(self, session: Session, slots: Sequence[SlotValues], epoch: int) -> None:
         try:
+            if self._settings.mode == "replace":
+                # Not TRUNCATE, which would commit what is not whole yet.
+                session.execute(f"DELETE FROM {self._settings.target}")
+            self._write(session, slots)
+        except (MySQLError, TargetRefused) as error:
+            why = _rejection(error)
+            if why is None:
+                error.add_note(f"in epoch {epoch}, on its way into table {self._settings.table!r}")
+                raise
+            raise RowsRejected(
+                f"table {self._settings.table!r} does not take a row: {why}",
+                epoch=epoch,
+                sink=self.name,
+                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
+                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+            ) from None
+
+    def _write(self, session: Session, slots: Sequence[SlotValues]) -> None:
+        """Into the table, or into the temporary one, which is made when the first rows tell its columns."""
+        settings, merge = self._settings, None
+        upserts = settings.mode == "upsert"
+        for slot in slots:
+            loader = Loader(settings.incoming if upserts else settings.target, settings, slot=slot.slot)
             for batch in slot.read():
                 if upserts and merge is None:
-                    merge = Merge(self._settings, tuple(batch.schema.names))
+                    merge = Merge(settings, tuple(batch.schema.names))
                     session.execute(merge.create())
                 if loader.add(batch):
                     loader.flush(session)
             loader.flush(session)
-        except ServerError as error:
-            error.add_note(f"in slot {slot.slot} of epoch {epoch}, on its way into table {self._settings.table!r}")
-            raise
-        except TargetRefused as error:
-            raise TargetRefused(error.message, hint=error.hint, epoch=epoch, sink=self.name) from None
-        return merge
+        for statement in merge.apply() if merge is not None else ():
+            session.execute(statement)
 
-    def _apply(self, session: Session, merge: Merge, epoch: int, *, replaces: bool) -> None:
-        try:
-            if replaces:
+    # --- rows that the table does not take ------------------------------------------------------
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink.find_rejected`."""
+        with self._settings.connect() as session:
+            session.execute("START TRANSACTION")
+            waiting = self._missing(session, slots, job)
+            if self._settings.mode == "replace":
                 session.execute(f"DELETE FROM {self._settings.target}")
-            for statement in merge.apply():
-                session.execute(statement)
-        except ServerError as error:
-            error.add_note(f"in epoch {epoch}, on its way into table {self._settings.table!r}")
-            raise
+            return rejected_rows(waiting, partial(self._attempt, session))
+
+    def _attempt(self, session: Session, part: SlotValues) -> str | None:
+        session.execute("SAVEPOINT part")
+        try:
+            self._write(session, [part])
+        except (MySQLError, TargetRefused) as error:
+            why = _rejection(error)
+            if why is None:
+                raise
+            session.execute("ROLLBACK TO SAVEPOINT part")
+            return why
+        finally:
+            if self._settings.mode == "upsert":
+                session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._settings.incoming}")
+        return None
 
     # --- receipts -------------------------------------------------------------------------------
 
@@ -133,4 +175,8 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             self._ledger.forget(session, job, below)
 
 
-_PRIVILEGES = {"append": "INSERT", "upsert": "SELECT, INSERT, UPDATE, DELETE"}
+def _rejection(error: MySQLError | TargetRefused) -> str | None:
+    """What the table has against a row; None when no row is to blame."""
+    if isinstance(error, TargetRefused):
+        return error.message
+    return str(error) if error.code in _REJECTIONS else None

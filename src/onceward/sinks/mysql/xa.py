@@ -11,10 +11,10 @@ import logging
 import time
 from collections.abc import Iterator
 
+from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, MySQLError, Session
 from onceward.contracts import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
 from onceward.identity import TransactionName
 from onceward.sinks.mysql.ledger import Ledger
-from onceward.sinks.mysql.session import LOCK_WAIT_TIMEOUT, ServerError, Session
 
 log = logging.getLogger("onceward")
 
@@ -54,7 +54,7 @@ def commit(session: Session, transaction: TransactionName, ledger: Ledger) -> Ou
         try:
             session.execute(f"XA COMMIT {xid(transaction)}")
             return Committed()
-        except ServerError as error:
+        except MySQLError as error:
             if error.code != _UNKNOWN and error.code not in _ROLLED_BACK:
                 raise
         outcome = _fate(session, transaction, ledger)
@@ -69,7 +69,7 @@ def _fate(session: Session, transaction: TransactionName, ledger: Ledger) -> Out
     try:
         if ledger.is_committed(session, transaction):
             return AlreadyCommitted()
-    except ServerError as error:
+    except MySQLError as error:
         if error.code != LOCK_WAIT_TIMEOUT:
             raise
         return RetryLater(f"{transaction} is neither committed nor rolled back yet", after_s=0.5)
@@ -90,7 +90,7 @@ def roll_back(session: Session, transaction: TransactionName) -> None:
         try:
             session.execute(f"XA ROLLBACK {xid(transaction)}")
             return
-        except ServerError as error:
+        except MySQLError as error:
             if error.code in _ROLLED_BACK:
                 return
             if error.code != _UNKNOWN:

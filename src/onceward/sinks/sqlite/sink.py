@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
+from onceward.connections.sqlite import SQLiteFile
+from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import CheckpointRolledBack, ConfigurationError, RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, Generation, JobIdentity
+from onceward.sinks.halving import rejected_rows
 from onceward.sinks.sqlite import schema as sql
 from onceward.sinks.sqlite.values import parameters, refused
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
+# A violated constraint, or a value of the wrong kind for a strict table: the same row would fail again.
+_REJECTIONS = (sqlite3.IntegrityError, sqlite3.DataError)
 _OWN_TABLES = (
     f"""CREATE TABLE IF NOT EXISTS {RECEIPTS} (
         job TEXT NOT NULL, generation TEXT NOT NULL, sink TEXT NOT NULL, epoch INTEGER NOT NULL, slot INTEGER NOT NULL,
@@ -59,21 +63,15 @@ class SQLiteSink(TransactionalWriteAheadSink):
         busy_timeout_s: float = 30.0,
     ) -> None:
         super().__init__(name=name if name is not None else _default_name(table))
-        self.path = self._file(path)
         self.table = table
         self.mode = mode
         self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
         self.create_table = create_table
-        self.busy_timeout_s = busy_timeout_s
-        self._check_options()
-
-    def _file(self, path: str | os.PathLike[str]) -> Path:
-        text = os.fspath(path)
-        if not text or text == ":memory:" or text.startswith("file:") or "://" in text or "\0" in text:
-            raise ConfigurationError(
-                f"{text!r} is not the path of an SQLite file", hint="give a plain path", sink=self.name
-            )
-        return Path(os.path.abspath(os.path.expanduser(text)))
+        try:
+            self.file = SQLiteFile.checked(path, busy_timeout_s)
+            self._check_options()
+        except ConfigurationError as error:
+            raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
 
     def _check_options(self) -> None:
         own = {RECEIPTS, WATERMARKS}
@@ -90,10 +88,8 @@ class SQLiteSink(TransactionalWriteAheadSink):
             wrong = "mode append has no use for keys", 'say mode="upsert", or leave keys out'
         elif len({sql.folded(key) for key in self.keys}) < len(self.keys):
             wrong = f"keys names a column twice: {', '.join(self.keys)}", "name each column once"
-        elif self.busy_timeout_s < 0:
-            wrong = f"busy_timeout_s is {self.busy_timeout_s}", "give seconds, or 0 for no waiting"
         if wrong is not None:
-            raise ConfigurationError(wrong[0], hint=wrong[1], sink=self.name)
+            raise ConfigurationError(wrong[0], hint=wrong[1])
 
     # --- before the start -----------------------------------------------------------------------
 
@@ -101,7 +97,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         """Compare the table with the stream; make it, and the tables for receipts, where they are missing."""
         self._check_schema(schema, output_mode)
         try:
-            with self._transaction() as database:
+            with self.file.transaction() as database:
                 for statement in _OWN_TABLES:
                     database.execute(statement)
                 self._check_table(database, schema)
@@ -109,7 +105,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise
             raise TargetRefused(
-                f"cannot write to the database {self.path}: {error}",
+                f"cannot write to the database {self.file.path}: {error}",
                 hint="give an SQLite file that this user may write, in a folder that exists",
                 sink=self.name,
             ) from error
@@ -153,7 +149,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         names = {sql.folded(name): name for name in schema.names}
         statement = sql.create_table(self.table, schema, [names[sql.folded(key)] for key in self.keys])
         if not self.create_table:
-            raise TargetRefused(f"there is no table {self.table!r} in {self.path}", hint=f"run: {statement};")
+            raise TargetRefused(f"there is no table {self.table!r} in {self.file.path}", hint=f"run: {statement};")
         database.execute(statement)
 
     # --- publish --------------------------------------------------------------------------------
@@ -162,7 +158,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
     ) -> bool:
         """The rows of every slot that has no receipt yet, and the receipts, in one transaction."""
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             for statement in _OWN_TABLES:
                 database.execute(statement)
             for slot in slots:
@@ -197,6 +193,14 @@ class SQLiteSink(TransactionalWriteAheadSink):
         try:
             for batch in slot.read():
                 self._write(database, batch)
+        except _REJECTIONS as error:
+            raise RowsRejected(
+                f"table {self.table!r} does not take a row of slot {slot.slot}: {error}",
+                epoch=epoch,
+                sink=self.name,
+                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
+                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+            ) from None
         except sqlite3.Error as error:
             error.add_note(f"in slot {slot.slot} of epoch {epoch}, on its way into table {self.table!r}")
             raise
@@ -205,6 +209,28 @@ class SQLiteSink(TransactionalWriteAheadSink):
             scope = (receipt.job, receipt.generation, receipt.sink, receipt.epoch, receipt.slot)
             now = datetime.now(UTC).isoformat()
             database.execute(f"INSERT INTO {RECEIPTS} VALUES (?, ?, ?, ?, ?, ?, ?)", (*scope, receipt.fingerprint, now))
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink.find_rejected`."""
+        with closing(self.file.connect()) as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                waiting = [s for s in slots if s.receipt is None or not self._is_in(database, s.receipt)]
+                return rejected_rows(waiting, partial(self._attempt, database))
+            finally:
+                database.rollback()
+
+    def _attempt(self, database: sqlite3.Connection, part: SlotValues) -> str | None:
+        database.execute("SAVEPOINT part")
+        try:
+            for batch in part.read():
+                self._write(database, batch)
+        except _REJECTIONS as error:
+            database.execute("ROLLBACK TO part")
+            return str(error)
+        finally:
+            database.execute("RELEASE part")
+        return None
 
     def _write(self, database: sqlite3.Connection, batch: pa.RecordBatch) -> None:
         columns = batch.schema.names
@@ -248,9 +274,9 @@ class SQLiteSink(TransactionalWriteAheadSink):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """All of this job's name and this sink; below the watermark only those of each generation's last epoch."""
-        if not self.path.exists():
+        if not self.file.path.exists():
             return []
-        with closing(self._connect()) as database:
+        with closing(self.file.connect()) as database:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (RECEIPTS,)).fetchone():
                 return []
             rows = database.execute(
@@ -269,7 +295,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         """
         scope = (job.name, job.generation, self.name)
         where = "job = ? AND generation = ? AND sink = ?"
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             for statement in _OWN_TABLES:
                 database.execute(statement)
             database.execute(
@@ -282,24 +308,6 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 f"AND epoch < (SELECT max(epoch) FROM {RECEIPTS} WHERE {where})",
                 (*scope, below, *scope),
             )
-
-    def _connect(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.path, timeout=self.busy_timeout_s, isolation_level=None)
-        # EXTRA also forces the removal of the journal to the disk: a commit that was reported is never undone.
-        database.execute("PRAGMA synchronous = EXTRA")
-        return database
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that holds the write lock from its start, so what it reads stays true until it commits."""
-        with closing(self._connect()) as database:
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                database.rollback()
-                raise
 
 
 def _default_name(table: str) -> str:

@@ -6,7 +6,7 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -34,6 +34,8 @@ class SinkConformance(ABC):
     """What holds for every sink. Use the class below that names the sink's template."""
 
     job = job_named("app-1")
+    writes_by_key: ClassVar[bool] = False
+    """True for sinks that keep one row for each `id`: what is sent twice is then seen once."""
 
     @abstractmethod
     def make_sink(self, name: str = "sink") -> AnySink:
@@ -46,6 +48,10 @@ class SinkConformance(ABC):
     def ids(self) -> list[int]:
         """The ids that are visible, sorted."""
         return sorted(row["id"] for row in self.read_rows())
+
+    def seen(self, ids: Sequence[int]) -> list[int]:
+        """What is visible after these ids were written, each as often as it stands here."""
+        return sorted(set(ids)) if self.writes_by_key else sorted(ids)
 
     def test_a_sink_pickles_and_keeps_its_name(self) -> None:
         """It travels to executors."""

@@ -12,6 +12,6 @@ from onceward.testing.servers.base import Server, ServerMissing
 from onceward.testing.servers.mariadb import MariaDBServer
 from onceward.testing.servers.postgres import PostgresServer
 from onceward.testing.servers.proxy import Proxy
-from onceward.testing.servers.redis import RedisServer
+from onceward.testing.servers.redis import RedisCluster, RedisServer
 
-__all__ = ["MariaDBServer", "PostgresServer", "Proxy", "RedisServer", "Server", "ServerMissing"]
+__all__ = ["MariaDBServer", "PostgresServer", "Proxy", "RedisCluster", "RedisServer", "Server", "ServerMissing"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pwd
 import shutil
@@ -148,9 +149,12 @@ class Server(ABC):
             return False
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            # Its children are in the same group: PostgreSQL has one for every connection.
-            os.killpg(self._process.pid, number)
+        if self._process is None or self._process.poll() is not None:
+            return
+        # PostgreSQL has a child for every connection, each in a group of its own.
+        for pid in [*_children(self._process.pid), self._process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
@@ -171,6 +175,12 @@ class Server(ABC):
             except KeyError:
                 continue
         raise ServerMissing(f"{self.program} must not run as root, and none of {self.accounts} exists")
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that this one has started."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in listed.stdout.split()]
 
 
 def free_port() -> int:

@@ -1,19 +1,22 @@
-"""One connection to the server, with the settings that every statement of ours relies on."""
+"""MySQL and MariaDB: where the server is, and a session with the settings that every statement of ours relies on."""
 
 from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from onceward.address import Address
 from onceward.errors import ConfigurationError
 
-URL_OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "ssl_disabled")
+_SCHEMES = ("mysql", "mariadb")
+_EXAMPLE = "mysql://user:password@host:3306/database"
+_URL_OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "ssl_disabled")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity", "ssl_disabled")
 
 # Strict, so that a value is stored as it is or not at all. NO_AUTO_VALUE_ON_ZERO keeps a zero in a column that counts.
@@ -28,7 +31,59 @@ LOST_CONNECTION = frozenset({0, 2002, 2003, 2006, 2013, 2055, 1053, 1158, 1159, 
 LOCK_WAIT_TIMEOUT = 1205
 
 
-class ServerError(Exception):
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One database of one server. Picklable with its password, which executors need; printable without it."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    database: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def checked(cls, url: str) -> Self:
+        """The address that `url` spells. What is wrong with it is told without repeating any of it."""
+        try:
+            parts = urlsplit(url)
+            found_port = parts.port
+        except (ValueError, AttributeError, TypeError):
+            # The reason would quote parts of the URL, and they may be parts of the password.
+            raise ConfigurationError("the URL of the server cannot be read", hint=f"write {_EXAMPLE}") from None
+        database = unquote(parts.path[1:])
+        if parts.scheme not in _SCHEMES:
+            raise ConfigurationError(
+                "the URL of the server does not begin with mysql:// or mariadb://",
+                hint=f"write {_EXAMPLE}; characters such as @ / : in a password are written as %40 %2F %3A",
+            )
+        if "/" in parts.path[1:] or "@" in parts.path:
+            # Most likely a password that is not escaped. Nothing of it may be repeated.
+            raise ConfigurationError(
+                "the URL of the server is ambiguous",
+                hint=f"write {_EXAMPLE}; characters such as @ / : in a password are written as %40 %2F %3A",
+            )
+        if not parts.hostname or not database or "\0" in database:
+            missing = "host" if not parts.hostname else "database"
+            raise ConfigurationError(f"the URL of the server names no {missing}", hint=f"write {_EXAMPLE}")
+        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        unknown = [key for key in given if key not in _URL_OPTIONS]
+        if unknown:
+            shown = repr(unknown[0]) if unknown[0].isidentifier() else "behind the ?"
+            raise ConfigurationError(
+                f"the URL of the server has an unknown option {shown}",
+                hint=f"known are: {', '.join(_URL_OPTIONS)}",
+            )
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        return cls(unquote(parts.hostname), found_port or 3306, user, password, database, given)
+
+    def __str__(self) -> str:
+        """For people: all but the password and the options."""
+        who = f"{self.user}@" if self.user else ""
+        return f"mysql://{who}{self.host}:{self.port}/{self.database}"
+
+
+class MySQLError(Exception):
     """What the server, or the way to it, answered instead of carrying a statement out."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -36,18 +91,18 @@ class ServerError(Exception):
         self.code = code
         self.text = text
 
-    def __reduce__(self) -> tuple[type[ServerError], tuple[int, str]]:
+    def __reduce__(self) -> tuple[type[MySQLError], tuple[int, str]]:
         """Spark brings it from the executors to the driver."""
         return type(self), (self.code, self.text)
 
 
-def driver() -> ModuleType:
+def require_driver() -> ModuleType:
     """PyMySQL, which comes with an extra of this package."""
     try:
         import pymysql
     except ImportError:
         raise ConfigurationError(
-            "the MySQL sink needs the package PyMySQL", hint="run: pip install 'onceward[mysql]'"
+            "the package PyMySQL is not installed", hint="run: pip install 'onceward[mysql]'"
         ) from None
     module: ModuleType = pymysql
     return module
@@ -60,7 +115,7 @@ class Session:
     """
 
     def __init__(self, address: Address, *, timeout_s: float, lock_wait_s: int, idle_s: int | None = None) -> None:
-        self._driver = driver()
+        self._driver = require_driver()
         settings = [
             f"sql_mode = '{_SQL_MODE}'",
             "time_zone = '+00:00'",
@@ -105,7 +160,7 @@ class Session:
         with self._translated():
             connection._execute_command(self._driver.constants.COMMAND.COM_QUERY, statement)
             if not connection._read_packet().is_load_local_packet():
-                raise ServerError(0, "the server did not ask for the rows")
+                raise MySQLError(0, "the server did not ask for the rows")
             try:
                 for chunk in chunks:
                     for start in range(0, len(chunk), _PACKET):
@@ -149,7 +204,7 @@ class Session:
             code, *texts = error.args or (0,)
             is_code = isinstance(code, int)
             text = str(texts[0]) if is_code and texts and texts[0] else "" if is_code else str(code)
-            raise ServerError(code if is_code else 0, text or "the connection to the server is closed") from error
+            raise MySQLError(code if is_code else 0, text or "the connection to the server is closed") from error
 
 
 @cache
@@ -157,7 +212,7 @@ def _connection_class() -> type[Any]:
     """PyMySQL's connection, without its costliest habit: where TLS is merely tried, it reads all certificates of the
     machine for every connection, and then looks at none of them."""
 
-    class Connection(driver().connections.Connection):  # type: ignore[misc]
+    class Connection(require_driver().connections.Connection):  # type: ignore[misc]
         def _create_ssl_ctx(self, sslp: Any) -> Any:
             return super()._create_ssl_ctx(sslp) if sslp else _unverified()
 

@@ -1,0 +1,46 @@
+"""`onceward doctor`: look at a job, its servers and its checkpoint before it starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from onceward.cli.load import load_job
+from onceward.cli.show import out, show_json
+from onceward.contracts import Grade
+
+_SIGNS = {
+    Grade.FINE: "[green]✓ fine[/]   ",
+    Grade.WARNING: "[yellow]! warning[/]",
+    Grade.WRONG: "[bold red]✗ wrong[/]  ",
+}
+
+
+def doctor(
+    target: Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check servers, permissions, tables, columns, disk and checkpoint; say what mends what is wrong. Ends with 2 if
+    the job would not start."""
+    job = load_job(target)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    from onceward.doctor import examine
+
+    spark = SparkSession.builder.appName(f"doctor of {job.name}").getOrCreate()
+    found = []
+    for finding in examine(job, spark):
+        found.append(finding)
+        if not json:
+            out.print(f"{_SIGNS[finding.grade]} [bold]{escape(finding.about)}[/]: {escape(finding.says)}")
+            if finding.mend:
+                out.print(f"           [cyan]mend[/]: {escape(finding.mend)}")
+    if json:
+        show_json([{"about": f.about, "grade": f.grade.value, "says": f.says, "mend": f.mend} for f in found])
+    if any(finding.grade is Grade.WRONG for finding in found):
+        raise typer.Exit(2)

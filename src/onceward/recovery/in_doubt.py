@@ -1,0 +1,119 @@
+"""Transactions that wait in the targets: what will become of each, and why. Used by `onceward transactions`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from onceward.contracts import Handle, TwoPhaseCommitSink
+from onceward.epoch import Ground, Publisher, PublishLimits, pending_transactions
+from onceward.errors import ConfigurationError
+from onceward.identity import SinkName, TransactionName
+from onceward.manifest import Manifest
+from onceward.wal import WAL
+
+
+class Verdict(Enum):
+    """What the protocol does with a transaction."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """One transaction that a target holds under the job's name. `since` is None where the target does not say."""
+
+    sink: SinkName
+    transaction: str
+    epoch: int
+    slot: int
+    since: datetime | None
+    age_s: float | None
+    verdict: Verdict
+    why: str
+
+
+def in_doubt(ground: Ground) -> list[InDoubt]:
+    """All of this job and generation, oldest epoch first. Lists first, then reads the decision, then the manifests."""
+    listed = [found for found in pending_transactions(ground) if found.sink != WAL]
+    decided, watermark = ground.decisions.decided(), ground.watermark()
+    manifests: dict[int, Manifest | None] = {}
+    result = []
+    for found in listed:
+        epoch = found.name.epoch
+        if epoch not in manifests and epoch > watermark:
+            files = ground.register.files(epoch)
+            manifests[epoch] = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+        verdict, why = _verdict(found.name, decided, watermark, manifests.get(epoch))
+        since = _since(found.handle)
+        age_s = (ground.clock.now() - since).total_seconds() if since else None
+        result.append(InDoubt(found.sink, str(found.name), epoch, found.name.slot, since, age_s, verdict, why))
+    return sorted(result, key=lambda one: (one.epoch, one.sink, one.slot, one.transaction))
+
+
+def _verdict(name: TransactionName, decided: int, watermark: int, manifest: Manifest | None) -> tuple[Verdict, str]:
+    if name.epoch <= watermark:
+        return Verdict.ABORT, "its epoch is settled without it: a lost attempt or a zombie task left it"
+    named = manifest is not None and str(name) in manifest.transactions()
+    if name.epoch <= decided and manifest is None:
+        return Verdict.WAIT, "its epoch is decided, but no valid manifest says what belongs to it"
+    if name.epoch <= decided and named:
+        return Verdict.COMMIT, "its epoch is decided and its manifest names it"
+    if name.epoch <= decided:
+        return Verdict.ABORT, "its epoch is decided and its manifest names another attempt"
+    if named:
+        return (
+            Verdict.WAIT,
+            "pre-committed; its epoch is not decided. A restart would abort it and compute it again",
+        )
+    return Verdict.WAIT, "its epoch is being staged, or its driver died: a restart would abort it"
+
+
+def _since(handle: Handle) -> datetime | None:
+    text = handle.get("since")
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
+def commit_by_hand(ground: Ground, transaction: str, limits: PublishLimits | None = None) -> int:
+    """Publish the decided epochs, in order, the transaction's among them, as a start would; the new watermark."""
+    found = _find(ground, transaction)
+    if found.verdict is not Verdict.COMMIT:
+        raise ConfigurationError(
+            f"{transaction} must not be committed: {found.why}",
+            hint="its rows would be there twice, or before their time; see `onceward transactions list`",
+            epoch=found.epoch,
+            sink=found.sink,
+        )
+    return Publisher(ground, limits).publish_decided()
+
+
+def abort_by_hand(ground: Ground, transaction: str) -> None:
+    """Abort a transaction that nobody will ever publish."""
+    found = _find(ground, transaction)
+    if found.verdict is not Verdict.ABORT:
+        raise ConfigurationError(
+            f"{transaction} must not be aborted: {found.why}",
+            hint="its rows would be lost"
+            if found.verdict is Verdict.COMMIT
+            else "stop the job and run `onceward recover CHECKPOINT --job FILE`: that fences it first",
+            epoch=found.epoch,
+            sink=found.sink,
+        )
+    for pending in pending_transactions(ground):
+        if pending.sink == found.sink and str(pending.name) == transaction:
+            way = ground.way_of(pending.sink, pending.handle)
+            if isinstance(way, TwoPhaseCommitSink):
+                way.abort(pending.handle)
+
+
+def _find(ground: Ground, transaction: str) -> InDoubt:
+    found = next((one for one in in_doubt(ground) if one.transaction == transaction), None)
+    if found is None:
+        raise ConfigurationError(
+            f"no target of this job holds a transaction {transaction!r}",
+            hint="names are printed by `onceward transactions list`; what is not the job's own is never touched",
+        )
+    return found

@@ -1,0 +1,122 @@
+"""Before anything moves: the server answers, the table fits, and this user may do all that a run will ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from onceward.connections.postgres import Address, PostgresError, Session, give_back, take
+from onceward.errors import TargetRefused, TargetUnavailable
+from onceward.sinks.postgres.receipts import Receipts
+from onceward.sinks.postgres.schema import (
+    check_names,
+    check_stream,
+    create_table,
+    describe,
+    refuse_unless_fitting,
+)
+from onceward.sinks.postgres.target import Target
+
+_CREATED_MEANWHILE = ("23505", "42P07")
+
+
+@contextmanager
+def connected(address: Address, sink: str) -> Iterator[Session]:
+    """A session, or an error that says what to look at."""
+    try:
+        session = take(address)
+    except PostgresError as error:
+        raise TargetUnavailable(
+            f"cannot connect to {address}: {error}",
+            sink=sink,
+            hint="see that the server runs and takes connections from here, and that user and password are right",
+        ) from None
+    try:
+        yield session
+    except BaseException:
+        session.close()
+        raise
+    give_back(session)
+
+
+def prepared_transactions_allowed(session: Session) -> int:
+    """How many the server has room for; 0 means that it has none."""
+    return int(session.run("SELECT current_setting('max_prepared_transactions')")[0][0])
+
+
+def check(target: Target, receipts: Receipts, schema: pa.Schema, *, output_mode: str, sink: str) -> None:
+    """Compare the table with the stream; make it, and the tables for receipts, where they are missing."""
+    try:
+        check_stream(target, schema, output_mode)
+        check_names(schema.names)
+        with connected(target.address, sink) as session:
+            _check_table(session, target, schema)
+            _check_receipts(session, receipts)
+    except TargetRefused as refused:
+        raise TargetRefused(refused.message, hint=refused.hint, sink=sink) from None
+    except PostgresError as error:
+        raise TargetRefused(
+            f"{target.address} refuses: {error}", sink=sink, hint="grant what is missing, then start again"
+        ) from None
+
+
+def _check_table(session: Session, target: Target, schema: pa.Schema) -> None:
+    table = describe(session, target.table)
+    statement = create_table(target, schema)
+    if table is None and not target.create_table:
+        raise TargetRefused(f"there is no table {target.table} in {target.address}", hint=f"run: {statement}")
+    if table is None:
+        try:
+            session.run(statement)
+        except PostgresError as error:
+            if error.sqlstate not in _CREATED_MEANWHILE:
+                raise TargetRefused(
+                    f"the table {target.table} does not exist and cannot be made: {error}",
+                    hint=f"run as someone who may: {statement}",
+                ) from None
+        table = describe(session, target.table)
+    if table is None:
+        raise TargetRefused(f"the table {target.table} was made and is not found", hint="check the search path")
+    refuse_unless_fitting(table, target, schema)
+    _check_privileges(session, target)
+
+
+def _check_privileges(session: Session, target: Target) -> None:
+    needed = {"append": ["INSERT"], "replace": ["INSERT", "DELETE"], "upsert": ["INSERT", "SELECT", "UPDATE"]}
+    wanted = needed[target.mode] + (["DELETE"] if target.deleted is not None else [])
+    for privilege in wanted:
+        if not session.run("SELECT has_table_privilege(to_regclass($1), $2)", str(target.table), privilege)[0][0]:
+            user = session.run("SELECT quote_ident(current_user)")[0][0]
+            raise TargetRefused(
+                f"this user may not {privilege} on {target.table}",
+                hint=f"run: GRANT {', '.join(wanted)} ON {target.table} TO {user}",
+            )
+    if target.mode == "upsert":
+        row = session.run("SELECT has_database_privilege(current_database(), 'TEMP'), quote_ident(current_database())")
+        allowed, database = row[0]
+        if not allowed:
+            raise TargetRefused(
+                "this user may not make temporary tables, which an upsert needs",
+                hint=f"run: GRANT TEMP ON DATABASE {database} TO CURRENT_USER",
+            )
+
+
+def _check_receipts(session: Session, receipts: Receipts) -> None:
+    try:
+        receipts.create(session)
+    except PostgresError as error:
+        statements = "; ".join(receipts.statements())
+        raise TargetRefused(
+            f"the tables for receipts do not exist and cannot be made: {error}",
+            hint=f"run as someone who may, and grant this user SELECT, INSERT, UPDATE and DELETE on them: {statements}",
+        ) from None
+    for table in (receipts.receipts, receipts.watermarks):
+        for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE"):
+            if not session.run("SELECT has_table_privilege(to_regclass($1), $2)", table, privilege)[0][0]:
+                user = session.run("SELECT quote_ident(current_user)")[0][0]
+                raise TargetRefused(
+                    f"this user may not {privilege} on {table}",
+                    hint=f"run: GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {user}",
+                )

@@ -1,0 +1,78 @@
+"""Rows on their way into a table: gathered until a COPY pays, converted column by column, memory bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from onceward.connections.postgres import PostgresError, Session
+from onceward.errors import TargetRefused
+from onceward.sinks.postgres.schema import Table, describe, wires
+from onceward.sinks.postgres.target import Target
+from onceward.sinks.postgres.values import Wire
+
+_BYTES_AT_ONCE = 8 << 20
+
+
+def described(session: Session, target: Target) -> Table:
+    """The table as it is now."""
+    table = describe(session, target.table)
+    if table is None:
+        raise TargetRefused(f"there is no table {target.table} any more", hint="make it again, then start again")
+    return table
+
+
+def converted(batch: pa.RecordBatch, ways: list[Wire]) -> pa.RecordBatch:
+    """The batch as COPY wants it."""
+    return pa.RecordBatch.from_arrays([wire(batch) for wire in ways], names=[wire.column for wire in ways])
+
+
+class RowCopier:
+    """Takes batches as they come and sends them in pieces worth a COPY each."""
+
+    def __init__(self, session: Session, target: Target) -> None:
+        self._session = session
+        self._target = target
+        self._table: Table | None = None
+        self._ways: list[Wire] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self.count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Convert and keep it, or send it with those before it."""
+        if self._table is None:
+            self._table = described(self._session, self._target)
+            self._ways = wires(self._table, self._target, batch.schema)
+        ready = converted(batch, self._ways)
+        self._waiting.append(ready)
+        self._bytes += ready.nbytes
+        self.count += batch.num_rows
+        if self._bytes >= _BYTES_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is kept."""
+        if not self._waiting or self._table is None:
+            return
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        try:
+            self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
+        except PostgresError as error:
+            where = f" ({error.where})" if error.where else ""
+            raise PostgresError(f"{error}{where}", error.sqlstate, error.where) from None
+
+
+def in_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches of one schema, put together until they are worth a COPY."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _BYTES_AT_ONCE:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)

@@ -1,0 +1,108 @@
+"""`PostgresSink`: the options, and which of the two ways serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from onceward.connections.postgres import Address, require_driver
+from onceward.contracts import AnySink, Receipt, TemplateChoice
+from onceward.errors import ConfigurationError
+from onceward.identity import JobIdentity
+from onceward.sinks.postgres.preflight import connected, prepared_transactions_allowed
+from onceward.sinks.postgres.target import TableName, Target, as_names
+from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
+from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
+
+
+class PostgresSink(TemplateChoice):
+    """Exactly-once rows in a table of PostgreSQL.
+
+    `mode="append"` adds rows: by two-phase commit where the server has prepared transactions, else from the write-ahead
+    log. `mode="upsert"` writes by `keys`: of several rows with one key in an epoch the one with the greatest `order_by`
+    stays, or else the last; a row whose boolean column `deleted` is true removes its key. `mode="replace"`, for output
+    mode complete, exchanges the table's whole content in one transaction. A missing table is made from the stream's
+    columns unless `create_table=False`. Receipts are kept in the table `onceward_receipts` of `receipts_schema`, or of
+    the first schema in the search path.
+    """
+
+    means = "two-phase commit, or write-ahead log; receipt in the same PostgreSQL transaction"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        table: str,
+        mode: str = "append",
+        keys: str | Sequence[str] = (),
+        order_by: str | None = None,
+        deleted: str | None = None,
+        name: str | None = None,
+        create_table: bool = True,
+        receipts_schema: str | None = None,
+        two_phase: bool | None = None,
+    ) -> None:
+        super().__init__(name=name if name is not None else _default_name(table))
+        require_driver()
+        self.two_phase = two_phase
+        try:
+            self.target = Target(
+                address=Address.checked(url),
+                table=TableName.parse(table),
+                mode=mode,
+                keys=as_names(keys),
+                order_by=order_by,
+                deleted=deleted,
+                create_table=create_table,
+                receipts_schema=receipts_schema,
+            )
+            if two_phase and mode != "append":
+                raise ConfigurationError(
+                    f"mode {mode} cannot wait in prepared transactions",
+                    hint="leave two_phase out: upserts and replacements go through the write-ahead log",
+                )
+        except ConfigurationError as error:
+            raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
+
+    def choose(self) -> AnySink:
+        """See `TemplateChoice.choose`."""
+        prepared = PostgresTwoPhaseSink(self.target, self.name)
+        logged = PostgresWriteAheadSink(self.target, self.name)
+        if self._takes_two_phase():
+            prepared.other_way = logged
+            return prepared
+        logged.other_way = prepared
+        return logged
+
+    def _takes_two_phase(self) -> bool:
+        if self.target.mode != "append" or self.two_phase is False:
+            return False
+        with connected(self.target.address, self.name) as session:
+            allowed = prepared_transactions_allowed(session)
+        if self.two_phase and not allowed:
+            raise ConfigurationError(
+                f"{self.target.address} has max_prepared_transactions = 0",
+                hint="ALTER SYSTEM SET max_prepared_transactions = 100, restart it, or leave two_phase out",
+                sink=self.name,
+            )
+        return allowed > 0
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """See `Sink.check`."""
+        self.choose().check(schema, output_mode=output_mode)
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """See `Sink.receipts`."""
+        return self.choose().receipts(job)
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return (
+            f"PostgresSink({str(self.target.address)!r}, table={str(self.target.table)!r}, mode={self.target.mode!r})"
+        )
+
+
+def _default_name(table: str) -> str:
+    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"postgres:{table}")
+    return "".join(letters)[:200].strip()

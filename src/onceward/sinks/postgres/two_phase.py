@@ -1,0 +1,178 @@
+"""Append by two-phase commit: rows and receipt wait in a prepared transaction of the server itself.
+
+What can happen to it, and what is found afterwards:
+
+* the executor dies before PREPARE TRANSACTION: the server rolls back, nothing is left;
+* it dies after it, or its answer is lost: the transaction is in `pg_prepared_xacts` under its name, for `pending`;
+* the answer of COMMIT PREPARED is lost: the transaction is gone from there, and its receipt is in the table;
+* it is neither prepared nor has a receipt: someone rolled it back, and the job stops rather than go on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from onceward.connections.postgres import PostgresError, Session, borrowed, give_back, literal, take
+from onceward.contracts import (
+    AlreadyCommitted,
+    Committed,
+    Finding,
+    Handle,
+    Lost,
+    Needs,
+    Outcome,
+    Receipt,
+    RetryLater,
+    SlotContext,
+    TwoPhaseCommitSink,
+)
+from onceward.errors import TargetRefused, TargetUnavailable
+from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
+from onceward.sinks.postgres.cautions import cautions
+from onceward.sinks.postgres.preflight import check
+from onceward.sinks.postgres.receipts import Receipts
+from onceward.sinks.postgres.rows import RowCopier
+from onceward.sinks.postgres.target import Target
+
+_NO_SUCH_TRANSACTION = "42704"
+_IN_USE = "55000"
+_NO_SLOT_LEFT = "53400"
+
+
+class Slot:
+    """One attempt's transaction while it is open."""
+
+    def __init__(self, target: Target, context: SlotContext) -> None:
+        self.context = context
+        self.session = take(target.address)
+        self.session.run("BEGIN")
+        self.rows = RowCopier(self.session, target)
+
+
+class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
+    """What `PostgresSink` becomes where the server has prepared transactions and rows are only added."""
+
+    means = "two-phase commit, receipt in the prepared transaction"
+
+    def __init__(self, target: Target, name: str) -> None:
+        super().__init__(name=name)
+        self.target = target
+        self._receipts = Receipts(target.receipts_schema)
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """See `Sink.check`."""
+        check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        return cautions(self.target.address, needs, is_two_phase=True)
+
+    # --- executor -------------------------------------------------------------------------------
+
+    def begin_transaction(self, context: SlotContext) -> Slot:
+        """A session of its own; the server rolls it back when this process dies."""
+        return Slot(self.target, context)
+
+    def invoke(self, transaction: Slot, batch: pa.RecordBatch) -> None:
+        """COPY, some batches at a time."""
+        transaction.rows.add(batch)
+
+    def pre_commit(self, transaction: Slot) -> Handle:
+        """The rows that are left, the receipt, PREPARE TRANSACTION."""
+        context, session = transaction.context, transaction.session
+        transaction.rows.flush()
+        self._receipts.write_transaction(session, context)
+        try:
+            session.run(f"PREPARE TRANSACTION {literal(str(context.transaction))}")
+        except PostgresError as error:
+            session.close()
+            raise self._why_not_prepared(error, context) from None
+        give_back(session)
+        return {"job": context.job.name, "sink": self.name, "rows": transaction.rows.count}
+
+    def discard(self, transaction: Slot) -> None:
+        """The server rolls back what its session leaves."""
+        transaction.session.close()
+
+    def _why_not_prepared(self, error: PostgresError, context: SlotContext) -> Exception:
+        if error.sqlstate != _NO_SLOT_LEFT:
+            return error
+        return TargetUnavailable(
+            f"PostgreSQL has no room for another prepared transaction: {error}",
+            epoch=context.epoch,
+            sink=self.name,
+            hint="raise max_prepared_transactions (a restart of the server) above the job's partitions times "
+            "max_unpublished_epochs + 1, or use fewer partitions; nothing is lost, start again afterwards",
+        )
+
+    # --- driver ---------------------------------------------------------------------------------
+
+    def commit(self, handle: Handle) -> Outcome:
+        """See `TwoPhaseCommitSink.commit`."""
+        return self.commit_all([handle])[0]
+
+    def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """All slots of an epoch over one connection."""
+        if not handles:
+            return []
+        with borrowed(self.target.address) as session:
+            return [self._commit(session, handle) for handle in handles]
+
+    def _commit(self, session: Session, handle: Handle) -> Outcome:
+        name = self._name_of(handle)
+        try:
+            session.run(f"COMMIT PREPARED {literal(str(name))}")
+        except PostgresError as error:
+            if error.sqlstate == _IN_USE:
+                return RetryLater(f"another session is at work on {name}", after_s=0.1)
+            if error.sqlstate != _NO_SUCH_TRANSACTION:
+                raise
+        else:
+            return Committed()
+        job, sink = JobName(str(handle.get("job"))), SinkName(str(handle.get("sink")))
+        if self._receipts.has_transaction(session, name, job, sink):
+            return AlreadyCommitted()
+        return Lost(f"slot {name.slot}: {name} is not prepared in {self.target.address}, and it has no receipt")
+
+    def abort(self, handle: Handle) -> None:
+        """ROLLBACK PREPARED; that there is nothing is fine."""
+        name = self._name_of(handle)
+        with borrowed(self.target.address) as session:
+            try:
+                session.run(f"ROLLBACK PREPARED {literal(str(name))}")
+            except PostgresError as error:
+                if error.sqlstate != _NO_SUCH_TRANSACTION:
+                    raise
+
+    def pending(self, job: JobIdentity) -> Iterable[Handle]:
+        """What `pg_prepared_xacts` lists for this database under our name."""
+        with borrowed(self.target.address) as session:
+            rows = session.run("SELECT gid::text, prepared FROM pg_prepared_xacts WHERE database = current_database()")
+        for gid, prepared in rows:
+            name = TransactionName.parse(gid)
+            if name is not None and name.belongs_to(job, self.name):
+                yield {"transaction": gid, "job": job.name, "sink": self.name, "since": prepared.isoformat()}
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """See `Sink.receipts`."""
+        with borrowed(self.target.address) as session:
+            return self._receipts.all_of(session, job, self.name)
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """See `Sink.forget`."""
+        with borrowed(self.target.address) as session:
+            self._receipts.create(session)
+            self._receipts.forget(session, job, self.name, below)
+
+    def _name_of(self, handle: Handle) -> TransactionName:
+        """Only what is ours goes into a statement."""
+        name = TransactionName.parse(str(handle.get("transaction")))
+        if name is None:
+            raise TargetRefused(
+                f"{handle.get('transaction')!r} is no transaction of onceward",
+                sink=self.name,
+                hint="the manifest was not written by onceward",
+            )
+        return name

@@ -1,0 +1,194 @@
+"""Arrow columns as PostgreSQL's binary COPY wants them: exactly of the column's type, or refused.
+
+COPY checks nothing: four bytes for a bigint are an error, and digits that a numeric has no room for are rounded off in
+silence. So every column is cast here, whole columns at a time, and a cast that would lose something fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from onceward.sinks.json_text import json_values, without_json_form
+
+Convert = Callable[[pa.Array], pa.Array]
+
+_INTEGERS = {"int2": pa.int16(), "int4": pa.int32(), "int8": pa.int64()}
+_TEXTS = ("text", "varchar", "bpchar", "name", "citext")
+_PLAIN = {
+    "bool": pa.bool_(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "time": pa.time64("us"),
+    "interval": pa.duration("us"),
+}
+_NO_MODIFIER = -1
+_HEX_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How one column of the stream travels: to which column, and what is done to it on the way."""
+
+    source: str
+    column: str
+    convert: Convert
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column, ready for COPY. ValueError names the column when a value does not fit."""
+        try:
+            return self.convert(batch.column(self.source))
+        except (pa.ArrowException, ValueError) as error:
+            raise ValueError(f"column {self.source!r} has a value that does not fit {self.column!r}: {error}") from None
+
+
+def wire_for(field: pa.Field, column: str, kind: str, modifier: int) -> Wire | None:
+    """The way from this field into a column of that type, if there is a faithful one."""
+    convert = _conversion(field.type, kind, modifier)
+    return None if convert is None else Wire(field.name, column, convert)
+
+
+def declared(field: pa.Field) -> str:
+    """The column type that takes this field without loss."""
+    kind = field.type
+    if pt.is_decimal(kind):
+        return f"numeric({kind.precision}, {kind.scale})"
+    for fits, name in _DECLARED:
+        if fits(kind):
+            return name
+    return "jsonb"
+
+
+_DECLARED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pt.is_boolean, "boolean"),
+    (lambda kind: pt.is_int8(kind) or pt.is_int16(kind), "smallint"),
+    (pt.is_int32, "integer"),
+    (pt.is_integer, "bigint"),
+    (pt.is_float32, "real"),
+    (pt.is_floating, "double precision"),
+    (lambda kind: _is_text(kind) or pt.is_null(kind), "text"),
+    (lambda kind: _is_bytes(kind), "bytea"),
+    (pt.is_date, "date"),
+    (lambda kind: pt.is_timestamp(kind) and kind.tz is None, "timestamp"),
+    (pt.is_timestamp, "timestamptz"),
+    (pt.is_time, "time"),
+    (pt.is_duration, "interval"),
+)
+
+
+def _conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None:
+    if pt.is_null(kind):
+        return lambda column: pa.nulls(len(column), _INTEGERS.get(wanted, _PLAIN.get(wanted, pa.string())))
+    if wanted.startswith("_"):
+        return _list_conversion(kind, wanted.removeprefix("_"))
+    if wanted in _INTEGERS:
+        return _cast_to(_INTEGERS[wanted]) if pt.is_integer(kind) else None
+    if wanted == "float4":
+        return _cast_to(pa.float32()) if pt.is_float16(kind) or pt.is_float32(kind) else None
+    if wanted == "float8":
+        fits = pt.is_floating(kind) or pt.is_int8(kind) or pt.is_int16(kind) or pt.is_int32(kind)
+        return _cast_to(pa.float64()) if fits else None
+    if wanted == "numeric":
+        return _numeric_conversion(kind, modifier)
+    if wanted in ("json", "jsonb"):
+        return _json_conversion(kind, is_binary=wanted == "jsonb")
+    if wanted == "uuid":
+        return _uuid_conversion(kind)
+    if wanted in _TEXTS or wanted not in _PLAIN:
+        # An enumeration reads its label as text. What it does not know, the server refuses.
+        return _cast_to(pa.string()) if _is_text(kind) else None
+    return _plain_conversion(kind, wanted)
+
+
+def _plain_conversion(kind: pa.DataType, wanted: str) -> Convert | None:
+    target = _PLAIN[wanted]
+    fits = {
+        "bool": pt.is_boolean(kind),
+        "bytea": _is_bytes(kind),
+        "date": pt.is_date(kind),
+        "timestamp": pt.is_timestamp(kind) and kind.tz is None,
+        "timestamptz": pt.is_timestamp(kind) and kind.tz is not None,
+        "time": pt.is_time(kind),
+        "interval": pt.is_duration(kind),
+    }
+    return _cast_to(target) if fits[wanted] else None
+
+
+def _cast_to(wanted: pa.DataType) -> Convert:
+    return lambda column: column if column.type == wanted else column.cast(wanted)
+
+
+def _numeric_conversion(kind: pa.DataType, modifier: int) -> Convert | None:
+    if not (pt.is_decimal(kind) or pt.is_integer(kind)):
+        return None
+    if modifier == _NO_MODIFIER:
+        return (lambda column: column) if pt.is_decimal(kind) else _cast_to(pa.decimal128(20, 0))
+    # As the server packs it: four bytes for its own length are added, precision above, scale below.
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
+    if precision > 76 or scale > precision:
+        return None
+    wanted = pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    if pt.is_integer(kind):
+        return lambda column: column.cast(pa.decimal128(20, 0)).cast(wanted)
+    return _cast_to(wanted)
+
+
+def _json_conversion(kind: pa.DataType, *, is_binary: bool) -> Convert | None:
+    if without_json_form(pa.schema([pa.field("value", kind)])) is not None:
+        return None
+    if _is_text(kind):
+        # A text that is meant for a JSON column is JSON already.
+        texts: Convert = _cast_to(pa.string())
+    else:
+        texts = json_values
+    if not is_binary:
+        return texts
+    # The binary form of jsonb is its text behind a version number.
+    return lambda column: pc.binary_join_element_wise(b"\x01", texts(column).cast(pa.binary()), b"")
+
+
+def _uuid_conversion(kind: pa.DataType) -> Convert | None:
+    if pt.is_fixed_size_binary(kind) and kind.byte_width == 16:
+        return lambda column: column
+    if pt.is_binary(kind):
+        return _cast_to(pa.binary(16))
+    return _uuids if _is_text(kind) else None
+
+
+def _uuids(column: pa.Array) -> pa.Array:
+    """All at once: the digits of every value one after the other, read as one long number in hexadecimal."""
+    digits = pc.replace_substring(pc.fill_null(column.cast(pa.string()), "0" * _HEX_LENGTH), "-", "")
+    lengths = pc.min_max(pc.binary_length(digits)).as_py()
+    if len(digits) and (lengths["min"], lengths["max"]) != (_HEX_LENGTH, _HEX_LENGTH):
+        raise ValueError("a text is no UUID")
+    raw = bytes.fromhex("".join(digits.to_pylist()))
+    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(column), [None, pa.py_buffer(raw)])
+    return pc.if_else(column.is_valid(), values, pa.scalar(None, pa.binary(16)))
+
+
+def _list_conversion(kind: pa.DataType, element: str) -> Convert | None:
+    if not (pt.is_list(kind) or pt.is_large_list(kind)) or element in ("numeric", "json", "jsonb", "uuid", "interval"):
+        return None
+    inner = _conversion(kind.value_type, element, _NO_MODIFIER)
+    wanted = (
+        _INTEGERS.get(element)
+        or _PLAIN.get(element)
+        or {"float4": pa.float32(), "float8": pa.float64()}.get(element, pa.string())
+    )
+    return None if inner is None else _cast_to(pa.list_(wanted))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or kind == pa.string_view())
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or kind == pa.binary_view()
+    )

@@ -1,0 +1,121 @@
+"""Append, upsert and replace from onceward's log: an epoch's rows and the receipts of its slots in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+import pyarrow as pa
+
+from onceward.connections.postgres import PostgresError, Session, borrowed
+from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import RowsRejected
+from onceward.identity import JobIdentity
+from onceward.sinks.postgres.cautions import cautions
+from onceward.sinks.postgres.preflight import check
+from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
+from onceward.sinks.postgres.rejected import find_rejected, is_rejection
+from onceward.sinks.postgres.rows import RowCopier
+from onceward.sinks.postgres.target import Target
+from onceward.sinks.postgres.upsert import Upsert
+
+
+class PostgresWriteAheadSink(TransactionalWriteAheadSink):
+    """What `PostgresSink` becomes for upserts and replacements, and for appends without prepared transactions."""
+
+    means = "write-ahead log, receipt in the same PostgreSQL transaction"
+    epoch_at_once: ClassVar[bool] = True
+
+    def __init__(self, target: Target, name: str) -> None:
+        super().__init__(name=name)
+        self.target = target
+        self.takes_empty_epochs = target.mode == "replace"
+        self._receipts = Receipts(target.receipts_schema)
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """See `Sink.check`."""
+        check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        return cautions(self.target.address, needs, is_two_phase=False)
+
+    def send_transaction(
+        self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
+    ) -> bool:
+        """The rows of every slot that has no receipt yet, and the receipts, in one transaction.
+
+        The lock is held to its end, so what is read of receipts and watermark stays true until then: a second driver
+        that publishes the same epoch waits, and then finds every receipt.
+        """
+        with borrowed(self.target.address) as session:
+            self._receipts.create(session)
+            with session.transaction():
+                lock(session, job, self.name)
+                waiting = self._without_receipt(session, slots, job, checkpoint_id)
+                if waiting:
+                    self._write_or_reject(session, waiting, checkpoint_id)
+                    self._receipts.write_slots(session, [slot.receipt for slot in waiting if slot.receipt is not None])
+        return True
+
+    def _without_receipt(
+        self, session: Session, slots: Sequence[SlotValues], job: JobIdentity, epoch: int
+    ) -> list[SlotValues]:
+        if all(slot.receipt is None for slot in slots):
+            return list(slots)
+        found = self._receipts.slots_in(session, job, self.name, epoch)
+        settled = self._receipts.watermark(session, job, self.name)
+        waiting = []
+        for slot in slots:
+            if slot.receipt is None:
+                waiting.append(slot)
+                continue
+            refuse_another(found.get(slot.slot), slot.receipt)
+            if slot.slot not in found and epoch > settled:
+                waiting.append(slot)
+        return waiting
+
+    def _write_or_reject(self, session: Session, slots: list[SlotValues], epoch: int) -> None:
+        try:
+            self._write(session, slots)
+        except (PostgresError, ValueError) as error:
+            if not is_rejection(error):
+                raise
+            raise RowsRejected(
+                f"{self.target.table} does not take a row: {error}",
+                epoch=epoch,
+                sink=self.name,
+                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
+                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+            ) from None
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink.find_rejected`."""
+        with borrowed(self.target.address) as session:
+            waiting = self._without_receipt(session, slots, job, checkpoint_id)
+            return find_rejected(session, waiting, lambda part: self._write(session, [part]))
+
+    def _write(self, session: Session, slots: list[SlotValues]) -> None:
+        if self.target.mode == "upsert":
+            Upsert(session, self.target).write(batch for slot in slots for batch in slot.read())
+            return
+        if self.target.mode == "replace":
+            # Not TRUNCATE, which empties the table also for readers who began before us.
+            session.run(f"DELETE FROM {self.target.table}")
+        copier = RowCopier(session, self.target)
+        for slot in slots:
+            for batch in slot.read():
+                copier.add(batch)
+        copier.flush()
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """See `Sink.receipts`."""
+        with borrowed(self.target.address) as session:
+            return self._receipts.all_of(session, job, self.name)
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """See `Sink.forget`."""
+        with borrowed(self.target.address) as session:
+            self._receipts.create(session)
+            self._receipts.forget(session, job, self.name, below)

@@ -1,0 +1,78 @@
+"""Redis Cluster: a transaction stays within one hash slot, so a slot's rows are sorted by it.
+
+Each group of rows has its own receipt, under a key of the same hash slot, and goes in with it at once. The slot's own
+receipt is begun before its first group and finished after its last; it says that all groups are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from onceward.contracts import SlotValues
+from onceward.sinks.redis.layout import Layout
+from onceward.sinks.redis.parts import Piece, piece_of
+from onceward.sinks.redis.rows import PackedRows, pack
+from onceward.sinks.redis.server import HASH_SLOTS, hash_slot
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one slot whose keys are in one hash slot."""
+
+    hash_slot: int
+    pieces: tuple[Piece, ...]
+
+
+@lru_cache(maxsize=1)
+def tags() -> tuple[str, ...]:
+    """For each hash slot the smallest number that, as text in braces, puts a key there."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < HASH_SLOTS:
+        found.setdefault(hash_slot(str(number).encode()), str(number))
+        number += 1
+    return tuple(found[slot] for slot in range(HASH_SLOTS))
+
+
+def groups(values: SlotValues, layout: Layout, *, rows_at_once: int | None, skips: bool) -> Iterator[Group]:
+    """The slot's rows by hash slot; inside a group they keep their order. The whole slot is in memory meanwhile."""
+    packed, first = [], 0
+    for batch in values.read():
+        packed.append(pack(batch, layout, skips_null_keys=skips, first_row=first))
+        first += batch.num_rows
+    packed = [rows for rows in packed if len(rows)]
+    if not packed:
+        return
+    sample = replace(packed[0], keys=None, is_plain=all(rows.is_plain for rows in packed))
+    rows = pa.concat_arrays([each.rows.cast(pa.large_binary()) for each in packed])
+    numbers = np.concatenate([_hash_slots(each, layout) for each in packed])
+    order = np.argsort(numbers, kind="stable")
+    rows, numbers = rows.take(pa.array(order)), numbers[order]
+    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, end in pairwise(bounds):
+        group = rows.slice(start, end - start)
+        yield Group(int(numbers[start]), tuple(_pieces(values, group, sample, rows_at_once or len(group))))
+
+
+def _hash_slots(packed: PackedRows, layout: Layout) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """One for each row; each distinct key is looked at once."""
+    if packed.keys is None:
+        literal = layout.key.literal or b""
+        return np.full(len(packed), hash_slot(literal), np.int64)
+    encoded = packed.keys.dictionary_encode()
+    distinct = np.fromiter(map(hash_slot, encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary))
+    numbers: np.ndarray[tuple[int], np.dtype[np.int64]] = distinct[np.asarray(encoded.indices)]
+    return numbers
+
+
+def _pieces(values: SlotValues, rows: pa.Array, sample: PackedRows, rows_at_once: int) -> Iterator[Piece]:
+    for start in range(0, len(rows), rows_at_once):
+        some = rows.slice(start, rows_at_once)
+        past = start + len(some)
+        yield piece_of(values, first=start, past=past, is_last=past == len(rows), packed=replace(sample, rows=some))

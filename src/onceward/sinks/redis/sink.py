@@ -1,0 +1,194 @@
+"""Keys in Redis: strings, hashes, sorted sets and counters.
+
+Write-ahead: rows go in together with the receipt of their slot, in one step of a script inside the server, on the
+driver. That step is a part of an epoch, of no more than `rows_at_once` rows; a small epoch is one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pyarrow as pa
+
+from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import ConfigurationError, OncewardError, TargetRefused
+from onceward.identity import JobIdentity
+from onceward.sinks.redis import ledger
+from onceward.sinks.redis.apply import apply_to_cluster, apply_to_server
+from onceward.sinks.redis.layout import make_layout, refuse_unless_fitting
+from onceward.sinks.redis.server import Way, address, checked_url, driver, opened, refuse_unless_able
+
+
+class RedisSink(TransactionalWriteAheadSink):
+    """Exactly-once writes to Redis 6.2 or newer, or to a Redis Cluster.
+
+    `key` is a template with columns in braces. `type` says what a row does to its key: `"string"` sets it to the column
+    `value`; `"hash"` sets the fields named like the columns `fields` (default: all that are not in the key), or with
+    `field` (a template) one field to the column `value`; `"zset"` adds `member` (a template) with the column `score`;
+    `"counter"` adds the column `by`, or 1 for each row, to the key or, with `field`, to a field of it.
+
+    A null removes the string, field or member, and adds nothing to a counter; so does a true in the column `delete`,
+    which removes a hash as a whole. With `ttl_s` a key expires so long after its last write. A row whose key has a null
+    stops the job, or with `null_keys="skip"` is left out.
+    """
+
+    means = "write-ahead log, receipt in the same step of a script inside Redis"
+    epoch_at_once = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str,
+        type: str = "string",
+        value: str | None = None,
+        fields: Sequence[str] = (),
+        field: str | None = None,
+        member: str | None = None,
+        score: str | None = None,
+        by: str | None = None,
+        delete: str | None = None,
+        ttl_s: float | None = None,
+        null_keys: str = "refuse",
+        rows_at_once: int | None = 5_000,
+        receipts_prefix: str = "onceward",
+        timeout_s: float = 30.0,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name if name is not None else _default_name(key))
+        driver()
+        try:
+            self._url = checked_url(url)
+            fields = (fields,) if isinstance(fields, str) else tuple(fields)
+            self.layout = make_layout(
+                type=type,
+                key=key,
+                value=value,
+                fields=fields,
+                field=field,
+                member=member,
+                score=score,
+                by=by,
+                delete=delete,
+                ttl_s=ttl_s,
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
+        self.address = address(url)
+        self.null_keys = null_keys
+        self.rows_at_once = rows_at_once
+        self.receipts_prefix = receipts_prefix
+        self.timeout_s = timeout_s
+        self._check_options()
+
+    def _check_options(self) -> None:
+        wrong: tuple[str, str] | None = None
+        if self.null_keys not in ("refuse", "skip"):
+            wrong = f"null_keys is {self.null_keys!r}", "choose refuse or skip"
+        elif self.rows_at_once is not None and self.rows_at_once < 1:
+            wrong = f"rows_at_once is {self.rows_at_once}", "give 1 or more, or None for whole epochs"
+        elif self.timeout_s <= 0:
+            wrong = f"timeout_s is {self.timeout_s}", "give seconds"
+        elif not self.receipts_prefix or set(self.receipts_prefix) & set("{} \n"):
+            wrong = f"receipts_prefix is {self.receipts_prefix!r}", "give a short text without braces or blanks"
+        elif self.layout.key.prefix.startswith(f"{self.receipts_prefix}:receipts:".encode()):
+            wrong = f"key {self.layout.key.text!r} is among the receipts", "choose another key or receipts_prefix"
+        if wrong is not None:
+            raise ConfigurationError(wrong[0], hint=wrong[1], sink=self.name)
+
+    # --- before the start -----------------------------------------------------------------------
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """Compare options and stream; then ask the server whether it can keep receipts and lets us write."""
+        redis = driver()
+        with self._named():
+            refuse_unless_fitting(self.layout, schema, output_mode=output_mode)
+            try:
+                with self._opened() as way:
+                    key = ledger.key_of(self.receipts_prefix, "", self.name)
+                    refuse_unless_able(way, self.layout, database=self._database(), scratch=f"{key}check")
+            except redis.RedisError as error:
+                raise TargetRefused(
+                    f"cannot use the Redis server at {self.address}: {type(error).__name__}: {error}",
+                    hint="check host, port, user and password, and that the server runs",
+                ) from error
+
+    def _database(self) -> int:
+        parts = urlsplit(self._url)
+        named = parse_qs(parts.query).get("db", [parts.path.strip("/") if parts.scheme != "unix" else ""])
+        return int(named[0] or 0)
+
+    # --- publish --------------------------------------------------------------------------------
+
+    def send_transaction(
+        self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
+    ) -> bool:
+        """The rows of every slot that has no receipt yet, part by part, each with the receipts it brings forward."""
+        if not slots:
+            return True
+        scope = ledger.Scope(ledger.key_of(self.receipts_prefix, job.name, self.name), job.generation, checkpoint_id)
+        with self._named(checkpoint_id), self._opened() as way:
+            apply = apply_to_cluster if way.is_cluster else apply_to_server
+            return apply(
+                way,
+                slots,
+                scope,
+                self.layout,
+                rows_at_once=self.rows_at_once,
+                skips_null_keys=self.null_keys == "skip",
+            )
+
+    # --- receipts -------------------------------------------------------------------------------
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """All of this job's name and this sink; below the watermark only those of each generation's last epoch.
+
+        A slot of which only a part is in has no receipt yet. But it proves that its epoch was decided, so it is given
+        as a receipt of the slot -1 - slot, which no epoch has.
+        """
+        with self._opened() as way:
+            key = ledger.key_of(self.receipts_prefix, job.name, self.name)
+            return [
+                Receipt(
+                    job.name,
+                    entry.generation,
+                    self.name,
+                    entry.epoch,
+                    entry.slot if entry.is_in else -1 - entry.slot,
+                    entry.fingerprint,
+                )
+                for entry in ledger.entries(way.client(key), key)
+            ]
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """Raise the watermark, then drop the receipts below it: from the first step on they are not needed.
+
+        Those of the newest epoch stay in any case: they tell a later checkpoint that this generation existed.
+        """
+        with self._opened() as way:
+            key = ledger.key_of(self.receipts_prefix, job.name, self.name)
+            ledger.forget(way, key, job.generation, below)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Way]:
+        with opened(self._url, self.timeout_s) as way:
+            yield way
+
+    @contextmanager
+    def _named(self, epoch: int | None = None) -> Iterator[None]:
+        """What is refused below here does not know which sink it is."""
+        try:
+            yield
+        except OncewardError as error:
+            error.sink = error.sink or self.name
+            error.epoch = error.epoch if error.epoch is not None else epoch
+            raise
+
+
+def _default_name(key: Any) -> str:
+    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"redis:{key}")
+    return "".join(letters)[:200].strip()

@@ -1,0 +1,133 @@
+"""One job into files and databases at once, while driver and servers are killed: all targets get every epoch, once.
+
+Scenarios 4, 5, 45, 50, 51 and 60 with real Spark and real servers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceward.connections.postgres import Address, PostgresError, borrowed
+from onceward.testing.servers import PostgresServer
+
+from .ground import ROWS, Ground, expect_exactly_once, wait_until
+from .processes import ended_at_last, kill, run_to_end, said, start
+
+pytestmark = pytest.mark.cluster
+DRIVER = Path(__file__).with_name("servers_driver.py")
+COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(DRIVER), "--json"]
+KILLS = 6
+
+
+class Tables:
+    """What readers of the database see, asked for again while the server is down."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.address = Address.checked(server.url)
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        with borrowed(self.address) as session:
+            return session.run(statement)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return [{"id": i, "file": f, "luck": x} for i, f, x in self.query(f"SELECT id, file, luck FROM {table}")]
+
+
+class Watcher:
+    """Polls the tables all the while, and notes what must never be seen."""
+
+    def __init__(self, tables: Tables, ground: Ground) -> None:
+        self._tables, self._ground = tables, ground
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self.sights: set[str] = set()
+        self.looks = 0
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._over.wait(0.05):
+            try:
+                self._look()
+                self.looks += 1
+            except PostgresError:
+                continue  # The server is down, or the tables are not made yet.
+            except Exception as error:
+                self.sights.add(f"the watcher itself failed: {error!r}")
+
+    def _look(self) -> None:
+        for table in ("added", "by_key"):
+            found = self._tables.query(f"SELECT file, count(*), count(DISTINCT id) FROM {table} GROUP BY file")
+            decided = self._ground.logs.decided()
+            for file, rows, ids in found:
+                if rows != ids:
+                    self.sights.add(f"{table} has {rows} rows and {ids} ids of epoch {file}")
+                if file > decided:
+                    self.sights.add(f"{table} has epoch {file}, and only {decided} is decided")
+                if table == "by_key" and ids != ROWS:
+                    self.sights.add(f"{table} shows {ids} of the {ROWS} rows of epoch {file}")
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """One of its own, since it is killed."""
+    with PostgresServer() as server:
+        yield server
+
+
+def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one_computation(
+    ground: Ground, server: PostgresServer, record_property: pytest.RecordProperty
+) -> None:
+    seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"ONCEWARD_SEED={seed}")
+    record_property("seed", seed)
+    dice = random.Random(seed)
+    tables = Tables(server)
+    with Watcher(tables, ground) as watcher:
+        for number in range(KILLS):
+            ground.add_files(dice.randrange(3, 6))
+            live_and_die(ground, server, dice, kills_server=number % 2 == 1)
+        code = run_to_end(ground, *COMMAND, postgres=server.url)
+        assert code == 0, said(ground)
+    files = {row["id"]: row["luck"] for row in ground.in_files()}
+    for rows in (ground.in_files(), tables.rows("added"), tables.rows("by_key")):
+        expect_exactly_once(rows, ground.ids())
+        assert {row["id"]: row["luck"] for row in rows} == files, "the targets have one computation of every row"
+    assert tables.query("SELECT gid::text FROM pg_prepared_xacts") == []
+    ground.expect_nothing_staged()
+    assert not watcher.sights, f"seed {seed}: {watcher.sights}"
+    assert watcher.looks
+
+
+def live_and_die(ground: Ground, server: PostgresServer, dice: random.Random, *, kills_server: bool) -> None:
+    """A driver that is killed some time after it came up; its server too, and first, where that is asked."""
+    before = starts(ground)
+    process = start(ground, *COMMAND, trigger=None, small=dice.choice([0, 1000]), postgres=server.url)
+    with ended_at_last(process):
+        wait_until(lambda: starts(ground) > before or process.poll() is not None, "the driver starts")
+        threading.Event().wait(dice.uniform(0.0, 4.0))
+        if kills_server:
+            server.kill()
+            threading.Event().wait(dice.uniform(0.0, 1.0))
+            server.start()
+            threading.Event().wait(dice.uniform(0.0, 3.0))
+        kill(process)
+
+
+def starts(ground: Ground) -> int:
+    """How many drivers have come so far that recovery is next."""
+    path = ground.work / "starts"
+    return len(path.read_text().splitlines()) if path.exists() else 0

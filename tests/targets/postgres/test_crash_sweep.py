@@ -1,0 +1,89 @@
+"""A crash before and after every write to storage, log and server, and inside the sinks around every statement.
+
+Scenarios 1 to 6, 8, 9, 11 and 17 for PostgreSQL. A driver that dies leaves its session to the server, which rolls back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from onceward.connections.postgres import Session
+from onceward.testing import CrashAt, Ending, Faults, Harness, Outlet, Source
+from onceward.testing.engine import SCHEMA
+from onceward.testing.sweep import Sweep
+
+from .conftest import Place
+
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+SMALL = Source(ends=(2, 3), keys=2)
+READS = ("SELECT", "BEGIN", "ROLLBACK TO", "SAVEPOINT", "CREATE TEMP")
+WAYS: dict[str, dict[str, Any]] = {
+    "two-phase": {},
+    "write-ahead": {"two_phase": False},
+    "upsert": {"mode": "upsert", "keys": ["id"]},
+}
+
+
+class Watched:
+    """Statements that change something pass through the faults of whoever lives now."""
+
+    def __init__(self) -> None:
+        self.faults: Faults | None = None
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        run, copy = Session.run, Session.copy
+        patch.setattr(Session, "run", lambda *args: self._pass(args[1], partial(run, *args)))
+        patch.setattr(Session, "copy", lambda *args: self._pass("COPY", partial(copy, *args)))
+
+    def _pass(self, statement: str, call: Callable[[], Any]) -> Any:
+        if self.faults is None or statement.startswith(READS):
+            return call()
+        return self.faults.perform(f"sql {statement[:24]}", call)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    watched = Watched()
+    watched.watch(monkeypatch)
+    return watched
+
+
+class Worlds:
+    def __init__(self, place: Place, watched: Watched, options: dict[str, Any]) -> None:
+        self.place, self.watched, self.options = place, watched, options
+
+    def world(self) -> Harness:
+        sink = self.place.sink(**self.options).choose()
+        sink.check(SCHEMA, output_mode="append")
+        self.place.empty()
+        return Harness(Outlet(sink, self.place.rows, ordered=False), source=SMALL, rows_in_a_batch=1)
+
+    def life(self, harness: Harness, faults: CrashAt) -> Ending:
+        self.watched.faults = faults
+        try:
+            return harness.life(faults)
+        finally:
+            self.watched.faults = None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_crash_at_any_point(way: str, place: Place, watched: Watched, record_sweep: list[str]) -> None:
+    worlds = Worlds(place, watched, WAYS[way])
+    points = Sweep(worlds.world, worlds.life).points()
+    assert place.prepared() == []
+    record_sweep.append(f"PostgreSQL {way}: {points} crash points")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
+    way: str, place: Place, watched: Watched, record_sweep: list[str]
+) -> None:
+    worlds = Worlds(place, watched, WAYS[way])
+    points, pairs = Sweep(worlds.world, worlds.life).pairs()
+    assert place.prepared() == []
+    record_sweep.append(f"PostgreSQL {way}: {points} points, {pairs} ordered pairs")

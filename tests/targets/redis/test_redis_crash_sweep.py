@@ -1,0 +1,114 @@
+"""A crash before and after every write to storage, log or server, and every pair of them, for every shape of the sink.
+
+The driver dies; the server lives on. Points are numbered anew after each start, as in `protocol/test_crash_sweep.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from between import inside, stand_between
+from shapes import COUNTER, SHAPES, Reader, Shape
+
+from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source, Sweep
+from onceward.testing.faults import shown
+from onceward.testing.servers import RedisServer
+
+# A driver that died closes nothing.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+SMALL = Source(ends=(2, 3), keys=2)
+SEVERAL_PARTS = Source(ends=(4,), keys=2)
+"""Two slots of two rows."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    name: str
+    shape: Shape
+    options: dict[str, Any] = field(default_factory=dict)
+    source: Source = SMALL
+    beside: Callable[[], Outlet] | None = None
+    in_pairs: bool = True
+
+
+def fake() -> Outlet:
+    target = MemoryTarget()
+    return Outlet(FakeTwoPhaseSink(target), lambda: target.rows)
+
+
+CASTS = (
+    # The shapes differ only in what the script does with a row: pairs of crashes are gone through with counters.
+    *(Cast(shape.name, shape, in_pairs=shape is COUNTER) for shape in SHAPES),
+    Cast("counter-row-by-row", COUNTER, {"rows_at_once": 1}, SEVERAL_PARTS),
+    Cast("counter-three-rows-at-once", COUNTER, {"rows_at_once": 3}, SEVERAL_PARTS),
+    Cast("counter-and-a-two-phase-sink", COUNTER, beside=fake, in_pairs=False),
+)
+
+
+class Worlds:
+    """A world per history, and lives in it that can die inside the sink."""
+
+    def __init__(self, cast: Cast, server: RedisServer, reader: Reader) -> None:
+        self._cast, self._server, self._reader = cast, server, reader
+        self.traces: list[list[str]] = []
+
+    def world(self) -> Harness:
+        self._reader.client.flushdb()
+        outlets = [self._cast.shape.outlet(self._server.url, self._reader, check=False, **self._cast.options)]
+        if self._cast.beside is not None:
+            outlets.append(self._cast.beside())
+        harness = Harness(*outlets, source=self._cast.source, rows_in_a_batch=1)
+        self.traces.append(harness.trace)
+        return harness
+
+    def life(self, harness: Harness, faults: CrashAt) -> Ending:
+        with inside(faults):
+            return harness.life(faults)
+
+    def sweep(self) -> Sweep:
+        return Sweep(self.world, self.life)
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_between(monkeypatch)
+
+
+@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name)
+@pytest.mark.usefixtures("between")
+def test_a_crash_at_any_point(cast: Cast, server: RedisServer, reader: Reader, record_sweep: list[str]) -> None:
+    worlds = Worlds(cast, server, reader)
+    points = worlds.sweep().points()
+    assert any("redis EVALSHA" in line for line in worlds.traces[0]), "no point stands inside the sink"
+    record_sweep.append(f"Redis {cast.name}: {points} crash points")
+
+
+@pytest.mark.parametrize("cast", [cast for cast in CASTS if cast.in_pairs], ids=lambda cast: cast.name)
+@pytest.mark.usefixtures("between")
+def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
+    cast: Cast, server: RedisServer, reader: Reader, record_sweep: list[str]
+) -> None:
+    points, pairs = Worlds(cast, server, reader).sweep().pairs()
+    record_sweep.append(f"Redis {cast.name}: {points} points, {pairs} ordered pairs")
+
+
+@pytest.mark.usefixtures("between")
+def test_a_decision_that_is_lost_while_a_part_is_in_does_not_repeat_it(server: RedisServer, reader: Reader) -> None:
+    """Rows of a part prove that the epoch was decided: it is finished, and not computed again (scenario 6)."""
+    cast = Cast("counter", COUNTER, {"rows_at_once": 1}, SEVERAL_PARTS)
+    tried = 0
+    for point in range(1, 200, 2):
+        worlds = Worlds(cast, server, reader)
+        harness, faults = worlds.world(), CrashAt(point)
+        worlds.life(harness, faults)
+        if point > faults.points:
+            break
+        seen = len(COUNTER.read(reader))
+        if 0 < seen < 4 and harness.logs.is_committed(0):
+            harness.logs.forget_commit(0)
+            tried += 1
+        harness.drain()
+        assert not harness.problems(), f"crash at {point}: {harness.problems()}\n{shown(harness.trace)}"
+    assert tried >= 2
