@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from onceward.committers import FileCheckpointCommitter, PostgresCheckpointCommitter, SQLiteCheckpointCommitter
+from onceward.committers import (
+    FileCheckpointCommitter,
+    MySQLCheckpointCommitter,
+    PostgresCheckpointCommitter,
+    SQLiteCheckpointCommitter,
+)
 from onceward.contracts import CheckpointCommitter
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
@@ -20,7 +25,10 @@ NUMBERS = count(1)
 Make = Callable[[], CheckpointCommitter]
 
 
-ON_SERVERS = [pytest.param(name, marks=pytest.mark.cluster) for name in ("postgres", "postgres, hostile table")]
+ON_SERVERS = [
+    pytest.param(name, marks=pytest.mark.cluster)
+    for name in ("postgres", "postgres, hostile table", "mysql", "mysql, hostile table")
+]
 
 
 @pytest.fixture(params=["file", "sqlite", "sqlite with a hostile table", *ON_SERVERS])
@@ -30,6 +38,10 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
         server = request.getfixturevalue("postgres")
         table = f'{next(NUMBERS)}_x"; DROP TABLE y; --' if "hostile" in request.param else f"c{next(NUMBERS)}"
         return lambda: PostgresCheckpointCommitter(server.url, table)
+    if request.param.startswith("mysql"):
+        server = request.getfixturevalue("mariadb")
+        table = f"{next(NUMBERS)}_x`; DROP TABLE y; -- %s '" if "hostile" in request.param else f"c{next(NUMBERS)}"
+        return lambda: MySQLCheckpointCommitter(server.url, table)
     makers: dict[str, Make] = {
         "file": lambda: FileCheckpointCommitter(tmp_path / "new" / "committed"),
         "sqlite": lambda: SQLiteCheckpointCommitter(tmp_path / "committed.db"),

@@ -81,11 +81,15 @@ class Proxy:
                 self._open |= {client, server}
             _Connection(self, client, server).start()
 
-    def matched(self, data: bytes) -> int | None:
-        """How many answers may still pass, if this request is one to be cut."""
+    def matched(self, before: bytes, data: bytes) -> int | None:
+        """How many answers may still pass, if this request is one to be cut. `before` is what was sent before it."""
         with self._lock:
             rule = self._rule
-            if rule is None or rule.times == 0 or rule.pattern not in data:
+            if rule is None or rule.times == 0:
+                return None
+            # Only what ends in these bytes: a rule that is made now is not meant for an earlier request.
+            overlap = before[1 - len(rule.pattern) :] if len(rule.pattern) > 1 else b""
+            if rule.pattern not in overlap + data:
                 return None
             rule.times -= 1
             self.cuts += 1
@@ -114,7 +118,7 @@ class _Connection:
             while data := self._client.recv(_CHUNK):
                 # A pattern may be spread over two pieces, but must not be found twice.
                 if self._answers_left is None:
-                    self._answers_left = self._proxy.matched(tail + data)
+                    self._answers_left = self._proxy.matched(tail, data)
                 tail = data[-64:]
                 self._server.sendall(data)
         self._end()

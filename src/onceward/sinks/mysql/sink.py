@@ -1,0 +1,96 @@
+"""The sink that users make. Which template serves it follows from its mode, and from what the server can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from onceward.connections.mysql import require_driver
+from onceward.contracts import AnySink, Receipt, TemplateChoice
+from onceward.errors import ConfigurationError
+from onceward.identity import JobIdentity
+from onceward.sinks.mysql.ledger import Ledger
+from onceward.sinks.mysql.readiness import Readiness
+from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.table import ask_server
+from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
+from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
+
+
+class MySQLSink(TemplateChoice):
+    """Exactly-once rows in a table of MySQL 8 or MariaDB 10.6 and newer.
+
+    `mode="append"` adds rows by two-phase commit (XA). `mode="upsert"` writes by `keys`, from the write-ahead log: of
+    several rows with one key in an epoch the one with the greatest `order_by` stays, or else the last; a row whose
+    boolean column `deleted` is true removes its key. `mode="replace"`, for output mode complete, exchanges the table's
+    whole content in one transaction. A missing table is made from the stream's columns unless
+    `create_table=False`. MySQL has no NaN and no infinity: `non_finite` says whether such a row is refused or stored
+    as NULL. A server that does not answer for `timeout_s` is taken for gone, and asked again.
+    """
+
+    means = "two-phase commit by XA, or write-ahead log; receipt in the same MySQL transaction"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        table: str,
+        mode: str = "append",
+        keys: str | Sequence[str] = (),
+        name: str | None = None,
+        create_table: bool = True,
+        order_by: str | None = None,
+        deleted: str | None = None,
+        non_finite: str = "refuse",
+        timeout_s: float = 600.0,
+    ) -> None:
+        super().__init__(name=name if name is not None else _default_name(table))
+        require_driver()
+        try:
+            self._settings = Settings.checked(
+                url,
+                table=table,
+                mode=mode,
+                keys=keys,
+                order_by=order_by,
+                deleted=deleted,
+                create_table=create_table,
+                non_finite=non_finite,
+                timeout_s=timeout_s,
+            )
+        except ConfigurationError as error:
+            raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
+
+    def choose(self) -> AnySink:
+        """Two-phase for appends, unless the server is a Galera cluster, which has no XA."""
+        two_phase = MySQLTwoPhaseSink(self._settings, name=self.name)
+        write_ahead = MySQLWriteAheadSink(self._settings, name=self.name)
+        if self._takes_two_phase():
+            two_phase.other_way = write_ahead
+            return two_phase
+        write_ahead.other_way = two_phase
+        return write_ahead
+
+    def _takes_two_phase(self) -> bool:
+        if self._settings.mode != "append":
+            return False
+        with Readiness(self._settings, Ledger(self._settings.database, self.name)).session() as session:
+            return not ask_server(session).is_galera
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """See `Sink.check`."""
+        self.choose().check(schema, output_mode=output_mode)
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """See `Sink.receipts`."""
+        return self.choose().receipts(job)
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"MySQLSink({str(self._settings.address)!r}, table={self._settings.table!r}, name={self.name!r})"
+
+
+def _default_name(table: str) -> str:
+    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"mysql:{table}")
+    return "".join(letters)[:200].strip()

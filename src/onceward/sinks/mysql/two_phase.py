@@ -1,0 +1,180 @@
+"""Appended rows by two-phase commit: each slot is one prepared XA transaction until its epoch is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from onceward.connections.mysql import MySQLError, Session
+from onceward.contracts import AnySink, Finding, Handle, Needs, Outcome, Receipt, SlotContext, TwoPhaseCommitSink
+from onceward.errors import TargetRefused
+from onceward.identity import JobIdentity, JobName, TransactionName, new_generation
+from onceward.sinks.mysql import xa
+from onceward.sinks.mysql.cautions import cautions
+from onceward.sinks.mysql.ledger import Ledger
+from onceward.sinks.mysql.loader import Loader
+from onceward.sinks.mysql.readiness import Readiness, rehearsal
+from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.text import load_statement
+
+MEANS = "two-phase commit: LOAD DATA and receipt in one prepared XA transaction"
+
+# A look for a receipt that someone holds locked is repeated soon enough.
+_LOCK_WAIT_S = 1
+_MAY_NOT_RECOVER = frozenset({1227, 1401})
+
+
+class SlotTransaction:
+    """One attempt's share of an epoch. The connection is made when the first rows go out, and ends with the attempt."""
+
+    def __init__(self, context: SlotContext, settings: Settings, ledger: Ledger) -> None:
+        self.context = context
+        self.loader = Loader(settings.target, settings, slot=context.slot)
+        self._settings, self._ledger = settings, ledger
+        self._session: Session | None = None
+        self.may_be_prepared = False
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Gather the rows, and load them when there are enough."""
+        if self.loader.add(batch):
+            self.loader.flush(self._begun())
+
+    def prepare(self) -> None:
+        """Load the rest, write the receipt, prepare, and let go of the connection: only then can others commit it."""
+        session, context = self._begun(), self.context
+        self.loader.flush(session)
+        receipt = Receipt(
+            job=context.job.name,
+            generation=context.job.generation,
+            sink=context.sink,
+            epoch=context.epoch,
+            slot=context.slot,
+            fingerprint=context.fingerprint,
+        )
+        self._ledger.write(session, receipt, transaction=context.transaction)
+        session.execute(f"XA END {xa.xid(context.transaction)}")
+        self.may_be_prepared = True
+        session.execute(f"XA PREPARE {xa.xid(context.transaction)}")
+        self.close()
+
+    def close(self) -> None:
+        """End the connection: what is not prepared is rolled back."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _begun(self) -> Session:
+        if self._session is None:
+            self._session = self._settings.connect(gives_up_idle=False)
+            self._session.execute(f"XA START {xa.xid(self.context.transaction)}")
+        return self._session
+
+
+class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
+    """Made by `MySQLSink`. A slot's rows become visible together; slots one after the other."""
+
+    means = MEANS
+
+    def __init__(self, settings: Settings, *, name: str) -> None:
+        super().__init__(name=name)
+        self._settings = settings
+        self._ledger = Ledger(settings.database, self.name)
+        self.other_way: AnySink | None = None
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """Compare table and stream, make what is missing, and go through a transaction that is rolled back."""
+        ready = Readiness(self._settings, self._ledger)
+        with ready.session() as session:
+            ready.prepare(session, schema, output_mode=output_mode)
+            self._try_recovery(ready, session)
+            name = xa.xid(rehearsal(JobIdentity(JobName("onceward check"), new_generation()), self._ledger))
+            session.execute(f"XA START {name}")
+            with ready.needing(session, "INSERT", self._settings.target):
+                session.load(load_statement(self._settings.target, schema), ())
+            ready.try_ledger(session)
+            session.execute(f"XA END {name}")
+            session.execute(f"XA ROLLBACK {name}")
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        with Readiness(self._settings, self._ledger).session() as session:
+            return list(cautions(session, is_two_phase=True))
+
+    def _try_recovery(self, ready: Readiness, session: Session) -> None:
+        """MySQL 8 wants a privilege for it, and says so with an error that could mean anything."""
+        try:
+            list(xa.prepared(session))
+        except MySQLError as error:
+            if error.code not in _MAY_NOT_RECOVER:
+                raise
+            why = f"it may not list prepared transactions, which recovery needs: {error.text}"
+            raise ready.lacking(session, "XA_RECOVER_ADMIN", "*.*", why=why) from error
+
+    # --- stage, on executors --------------------------------------------------------------------
+
+    def begin_transaction(self, context: SlotContext) -> SlotTransaction:
+        """Nothing reaches the server before the first megabytes of rows, or the pre-commit."""
+        return SlotTransaction(context, self._settings, self._ledger)
+
+    def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
+        """Gather the rows, and load them when there are enough."""
+        transaction.add(batch)
+
+    def pre_commit(self, transaction: SlotTransaction) -> Handle:
+        """Load, write the receipt, prepare, disconnect."""
+        transaction.prepare()
+        return {"transaction": str(transaction.context.transaction), "rows": transaction.loader.rows}
+
+    def discard(self, transaction: SlotTransaction) -> None:
+        """Disconnect, which rolls back; and roll back what was prepared although nobody said so."""
+        transaction.close()
+        if transaction.may_be_prepared:
+            with self._settings.connect(lock_wait_s=_LOCK_WAIT_S) as session:
+                xa.roll_back(session, transaction.context.transaction)
+
+    # --- publish, on the driver -----------------------------------------------------------------
+
+    def commit(self, handle: Handle) -> Outcome:
+        """See `commit_all`."""
+        return self.commit_all([handle])[0]
+
+    def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
+        """XA COMMIT for one after the other, over one connection."""
+        names = [_name(handle) for handle in handles]
+        if not names:
+            return []
+        with self._settings.connect(lock_wait_s=_LOCK_WAIT_S) as session:
+            return [xa.commit(session, name, self._ledger) for name in names]
+
+    def abort(self, handle: Handle) -> None:
+        """XA ROLLBACK, if it is prepared."""
+        with self._settings.connect(lock_wait_s=_LOCK_WAIT_S) as session:
+            xa.roll_back(session, _name(handle))
+
+    # --- recover, on the driver -----------------------------------------------------------------
+
+    def pending(self, job: JobIdentity) -> Iterable[Handle]:
+        """Those of XA RECOVER that are ours. One that is not prepared yet is gone with its connection, or comes up
+        later and is found then."""
+        with self._settings.connect() as session:
+            found = [name for name in xa.prepared(session) if name.belongs_to(job, self.name)]
+        return [{"transaction": str(name)} for name in found]
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """All of this job's name and this sink; below the watermark only those of each generation's last epoch."""
+        with self._settings.connect() as session:
+            return self._ledger.all_receipts(session, job)
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """Raise the watermark and drop the receipts below it, together."""
+        with self._settings.connect() as session, session.transaction():
+            self._ledger.forget(session, job, below)
+
+
+def _name(handle: Handle) -> TransactionName:
+    """Only a name of ours ever gets into a statement, whoever wrote the manifest."""
+    name = TransactionName.parse(str(handle.get("transaction")))
+    if name is None:
+        raise TargetRefused("a handle names no transaction of onceward", hint="the manifest was not written by it")
+    return name

@@ -1,0 +1,46 @@
+"""A database of its own for every test, on the server that all share; and nothing of ours left prepared after it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterator
+
+import pymysql
+import pytest
+from mysql_ground import Ground
+
+from onceward.testing.servers import MariaDBServer
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def ground(mariadb: MariaDBServer) -> Iterator[Ground]:
+    name = f"t{next(_numbers)}"
+    mariadb.query(f"CREATE DATABASE {name}")
+    ground = Ground(mariadb, name)
+    yield ground
+    left = ground.prepared()
+    for gtrid in left:
+        ground.query(f"XA ROLLBACK X'{gtrid.hex()}'")
+    ground.close()
+    with contextlib.suppress(pymysql.MySQLError):
+        # A test that failed may still hold a transaction, and with it the table.
+        mariadb.query(f"SET STATEMENT lock_wait_timeout = 2 FOR DROP DATABASE {name}")
+    assert left == [] or ground.expects_leftovers, f"still prepared: {left}"
+
+
+@pytest.fixture(autouse=True)
+def _expected_failures_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, logger="onceward")
+
+
+@pytest.fixture
+def quick(ground: Ground) -> Iterator[Ground]:
+    """The same, for tests of a thousand commits: the server writes its log and does not wait for the disk, so that its
+    own death loses nothing and a power loss might."""
+    ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+    yield ground
+    ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")

@@ -1,0 +1,89 @@
+"""Both ways to the table pass the suite for their template, on a real server."""
+
+from dataclasses import replace
+
+import pytest
+from mysql_ground import Ground, Rows
+
+from onceward.contracts import Committed, TransactionalWriteAheadSink, TwoPhaseCommitSink
+from onceward.sinks import MySQLSink
+from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
+from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
+from onceward.testing.conformance import TransactionalConformance, TwoPhaseConformance
+from onceward.testing.conformance.two_phase import receipt_of
+from onceward.testing.engine import SCHEMA
+
+pytestmark = pytest.mark.cluster
+
+
+class OnServer:
+    ground: Ground
+
+    @pytest.fixture(autouse=True)
+    def _database(self, ground: Ground) -> None:
+        # The suite leaves what it staged; every other test is held to leave nothing.
+        ground.expects_leftovers = True
+        self.ground = ground
+
+    def read_rows(self) -> Rows:
+        return self.ground.rows() if self.ground.query("SHOW TABLES LIKE 'rows'") else []
+
+
+class TestAppend(OnServer, TwoPhaseConformance):
+    def make_sink(self, name: str = "sink") -> MySQLTwoPhaseSink:
+        sink: MySQLTwoPhaseSink = self.ground.sink(name=name)
+        sink.check(SCHEMA, output_mode="append")
+        return sink
+
+
+class TestAppendByTheOtherWay(OnServer, TransactionalConformance):
+    def make_sink(self, name: str = "sink") -> MySQLWriteAheadSink:
+        sink = self.ground.sink(name=name).other_way
+        assert isinstance(sink, MySQLWriteAheadSink)
+        sink.check(SCHEMA, output_mode="append")
+        return sink
+
+
+class TestUpsert(OnServer, TransactionalConformance):
+    """With a record of every row that was ever written: in the table itself a repetition would hide behind its key."""
+
+    def make_sink(self, name: str = "sink") -> MySQLWriteAheadSink:
+        sink: MySQLWriteAheadSink = self.ground.sink(name=name, mode="upsert", keys=["id"])
+        sink.check(SCHEMA, output_mode="update")
+        if not self.ground.query("SHOW TABLES LIKE 'written'"):
+            self.ground.query("CREATE TABLE written LIKE `rows`")
+            self.ground.query("ALTER TABLE written DROP PRIMARY KEY")
+            columns = ", ".join(f"NEW.`{column}`" for column in SCHEMA.names)
+            for moment in ("AFTER INSERT", "BEFORE UPDATE"):
+                self.ground.query(
+                    f"CREATE TRIGGER `{moment}` {moment} ON `rows` FOR EACH ROW INSERT INTO written VALUES ({columns})"
+                )
+        return sink
+
+    def read_rows(self) -> Rows:
+        return self.ground.rows("written") if self.ground.query("SHOW TABLES LIKE 'written'") else []
+
+
+def test_the_chosen_way_knows_the_other_and_both_bear_the_sinks_name(ground: Ground) -> None:
+    for options in ({}, {"mode": "upsert", "keys": "id"}):
+        made = MySQLSink(ground.url(), table="rows", name="mine", **options)
+        chosen = made.choose()
+        assert isinstance(chosen, TransactionalWriteAheadSink if options else TwoPhaseCommitSink)
+        assert chosen.other_way is not None
+        assert isinstance(chosen.other_way, TwoPhaseCommitSink if options else TransactionalWriteAheadSink)
+        assert (chosen.name, chosen.other_way.name, made.name) == ("mine", "mine", "mine")
+
+
+def test_what_was_staged_as_appends_is_published_by_a_sink_that_upserts_now(ground: Ground) -> None:
+    before = ground.sink(name="sink")
+    before.check(SCHEMA, output_mode="append")
+    context = TwoPhaseConformance.context(TestAppend(), before)
+    staged = [TwoPhaseConformance.stage(TestAppend(), before, replace(context, slot=slot)) for slot in (0, 1)]
+    now = ground.sink(name="sink", mode="upsert", keys=["id"])
+    assert {handle["transaction"] for handle in now.other_way.pending(TestAppend.job)} == {
+        handle["transaction"] for handle in staged
+    }
+    assert now.other_way.commit(staged[0]) == Committed()
+    now.other_way.abort(staged[1])
+    assert list(now.receipts(TestAppend.job)) == [receipt_of(context)]
+    assert sorted(row["id"] for row in ground.rows()) == [0, 2]

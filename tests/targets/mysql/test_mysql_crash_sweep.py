@@ -1,0 +1,124 @@
+"""A crash before and after every step, on a real server; then every pair of them.
+
+Points are writes to storage, log and target, and inside the sink every statement that changes something. A crash after
+one write and a crash before the next leave the same world, so pairs are made of the latter.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from mysql_ground import Ground
+from mysql_inside import inside, stand_between
+
+from onceward.contracts import AnySink
+from onceward.storage import LocalStorage
+from onceward.testing import CrashAt, DirectoryLogs, Ending, Harness, MemoryLogs, MemoryStorage, Outlet, Source
+from onceward.testing.engine import SCHEMA
+from onceward.testing.sweep import Sweep
+
+# A driver that died closes nothing.
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+SMALL = Source(ends=(2, 3), keys=2)
+"""Two slots in epoch 0, one in epoch 1, a row in each."""
+
+
+def append(ground: Ground) -> tuple[Outlet, ...]:
+    return (outlet(ground, ground.sink(table="appended")),)
+
+
+def append_by_the_other_way(ground: Ground) -> tuple[Outlet, ...]:
+    return (outlet(ground, ground.sink(table="appended").other_way),)
+
+
+def upsert(ground: Ground) -> tuple[Outlet, ...]:
+    """Read from a record of all that was ever written: in the table a repetition would hide behind its key."""
+    sink = ground.sink(table="upserted", mode="upsert", keys=["id"])
+    made = outlet(ground, sink)
+    if not ground.query("SHOW TABLES LIKE 'written'"):
+        ground.query("CREATE TABLE written LIKE upserted")
+        ground.query("ALTER TABLE written DROP PRIMARY KEY")
+        columns = ", ".join(f"NEW.`{column}`" for column in SCHEMA.names)
+        for moment in ("AFTER INSERT", "BEFORE UPDATE"):
+            ground.query(
+                f"CREATE TRIGGER `{moment}` {moment} ON upserted FOR EACH ROW INSERT INTO written VALUES ({columns})"
+            )
+    return (Outlet(made.sink, lambda: ground.rows("written")),)
+
+
+def outlet(ground: Ground, sink: AnySink) -> Outlet:
+    sink.check(SCHEMA, output_mode="append")
+    return Outlet(sink, lambda: ground.rows("appended"))
+
+
+@dataclass(frozen=True)
+class Cast:
+    name: str
+    make: Callable[[Ground], tuple[Outlet, ...]]
+
+
+CASTS = (
+    Cast("append", append),
+    Cast("append by the other way", append_by_the_other_way),
+    Cast("upsert", upsert),
+    Cast("append and upsert", lambda ground: append(ground) + upsert(ground)),
+)
+each_cast = pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name.replace(" ", "-"))
+
+
+class Worlds:
+    """An empty target for every history, and a driver whose statements can be its last."""
+
+    def __init__(self, cast: Cast, ground: Ground, folder: Path | None = None) -> None:
+        self._ground, self._folder = ground, folder
+        self._outlets = cast.make(ground)
+        self._tables = [name for (name,) in ground.query("SHOW TABLES")]
+        self._worlds = 0
+
+    def world(self) -> Harness:
+        assert self._ground.prepared() == []
+        for table in self._tables:
+            self._ground.query(f"DELETE FROM `{table}`")
+        self._worlds += 1
+        checkpoint = (self._folder / str(self._worlds)) if self._folder else None
+        return Harness(
+            *self._outlets,
+            source=SMALL,
+            storage=LocalStorage(checkpoint / "onceward") if checkpoint else MemoryStorage(),
+            logs=DirectoryLogs(checkpoint) if checkpoint else MemoryLogs(),
+            rows_in_a_batch=1,
+        )
+
+    def life(self, harness: Harness, faults: CrashAt) -> Ending:
+        with inside(faults):
+            return harness.life(faults)
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    stand_between(monkeypatch)
+    yield
+    gc.collect()
+
+
+@each_cast
+@pytest.mark.usefixtures("between")
+def test_a_crash_at_any_point(cast: Cast, quick: Ground, tmp_path: Path, record_sweep: list[str]) -> None:
+    worlds = Worlds(cast, quick, tmp_path)
+    points = Sweep(worlds.world, worlds.life).points()
+    record_sweep.append(f"MySQL {cast.name}: {points} crash points, checkpoint on disk")
+
+
+@pytest.mark.parametrize("cast", [CASTS[0], CASTS[2]], ids=lambda cast: cast.name)
+@pytest.mark.usefixtures("between")
+def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
+    cast: Cast, quick: Ground, record_sweep: list[str]
+) -> None:
+    worlds = Worlds(cast, quick)
+    points, pairs = Sweep(worlds.world, worlds.life).pairs()
+    record_sweep.append(f"MySQL {cast.name}: {points} points, {pairs} ordered pairs")

@@ -1,0 +1,192 @@
+"""What an upsert does to the table: the last value stays, deletions, whole results, and keys that only look alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from mysql_ground import JOB, Ground, send
+
+from onceward.connections.mysql import MySQLError
+from onceward.contracts import Receipt, SlotValues
+from onceward.errors import CheckpointRolledBack, RowsRejected
+from onceward.identity import Fingerprint
+from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.testing import Failed, Finished, Harness, Outlet, Source
+from onceward.testing.conformance.base import AT
+from onceward.testing.engine import SCHEMA as ENGINE_SCHEMA
+
+pytestmark = pytest.mark.cluster
+
+SCHEMA = pa.schema([("app", pa.string()), ("count", pa.int64())])
+
+
+def rows(*pairs: tuple[str | None, int | None], **more: list[object]) -> pa.RecordBatch:
+    apps, counts = zip(*pairs, strict=True)
+    return pa.record_batch({"app": pa.array(apps, pa.string()), "count": pa.array(counts, pa.int64()), **more})
+
+
+def table(ground: Ground) -> dict[str, int]:
+    return {row["app"]: row["count"] for row in ground.rows()}
+
+
+def upserting(ground: Ground, schema: pa.Schema = SCHEMA, output_mode: str = "update", **options: object) -> object:
+    sink = ground.sink(**{"mode": "upsert", "keys": ["app"], **options})
+    sink.check(schema, output_mode=output_mode)
+    return sink
+
+
+def test_of_several_rows_with_one_key_the_last_stays(ground: Ground) -> None:
+    sink = upserting(ground)
+    send(sink, 0, rows(("a", 1), ("b", 1), ("a", 2)), rows(("a", 3), ("c", 9)))
+    assert table(ground) == {"a": 3, "b": 1, "c": 9}
+    send(sink, 1, rows(("b", 7), ("b", None)))
+    assert table(ground) == {"a": 3, "b": None, "c": 9}
+
+
+def test_order_by_says_which_row_is_the_last(ground: Ground) -> None:
+    sink = upserting(ground, order_by="count")
+    send(sink, 0, rows(("a", 5), ("a", 9), ("a", 7), ("a", None), ("b", None), ("b", 1)))
+    assert table(ground) == {"a": 9, "b": 1}
+
+
+@pytest.mark.parametrize("order_by", [None, "count"])
+def test_a_deleted_row_removes_its_key_and_a_later_one_brings_it_back(ground: Ground, order_by: str | None) -> None:
+    schema = SCHEMA.append(pa.field("gone", pa.bool_()))
+    sink = upserting(ground, schema, deleted="gone", order_by=order_by)
+    assert {name for (name, *_) in ground.query("SHOW COLUMNS FROM `rows`")} == {"app", "count"}
+    send(sink, 0, rows(("a", 1), ("b", 1), ("c", 1), gone=[False, None, False]))
+    assert table(ground) == {"a": 1, "b": 1, "c": 1}
+    send(
+        sink,
+        1,
+        rows(("a", 2), ("a", 3), ("b", 2), ("b", 3), ("d", 2), ("d", 3), gone=[True, False, False, True, False, True]),
+    )
+    assert table(ground) == {"a": 3, "c": 1}
+
+
+def replacing(ground: Ground) -> Any:
+    sink = ground.sink(mode="replace")
+    sink.check(SCHEMA, output_mode="complete")
+    return sink
+
+
+def test_a_replacement_leaves_nothing_of_what_was_there(ground: Ground) -> None:
+    sink = replacing(ground)
+    send(sink, 0, rows(("a", 1), ("b", 1)))
+    send(sink, 1, rows(("b", 2), ("c", 1)))
+    assert table(ground) == {"b": 2, "c": 1}
+    assert sink.takes_empty_epochs
+    send(sink, 2)
+    assert table(ground) == {}
+
+
+def test_a_whole_result_is_not_replaced_by_its_own_repetition(ground: Ground) -> None:
+    sink = replacing(ground)
+
+    def slot(epoch: int, number: int, batch: pa.RecordBatch, fingerprint: str = "f") -> SlotValues:
+        receipt = Receipt(JOB.name, JOB.generation, sink.name, epoch, number, Fingerprint(fingerprint))
+        return SlotValues(number, batch.num_rows, receipt, lambda: iter([batch]))
+
+    first = [slot(0, 0, rows(("a", 1))), slot(0, 1, rows(("b", 1)))]
+    second = [slot(1, 0, rows(("c", 1)))]
+    for slots, epoch in ((first, 0), (second, 1), (first, 0), (second, 1)):
+        assert sink.send_transaction(slots, JOB, epoch, AT)
+    assert table(ground) == {"c": 1}
+    with pytest.raises(CheckpointRolledBack):
+        sink.send_transaction([slot(1, 0, rows(("z", 1)), "another")], JOB, 1, AT)
+
+
+def test_columns_that_the_stream_does_not_have_are_left_as_they_are(ground: Ground) -> None:
+    ground.query("CREATE TABLE `rows` (app VARCHAR(9) PRIMARY KEY, count INT8, note VARCHAR(9)) ENGINE=InnoDB")
+    ground.query("INSERT INTO `rows` VALUES ('a', 1, 'kept')")
+    send(upserting(ground), 0, rows(("a", 2)))
+    assert ground.rows() == [{"app": "a", "count": 2, "note": "kept"}]
+
+
+def test_rows_of_nothing_but_keys(ground: Ground) -> None:
+    schema = pa.schema([("app", pa.string())])
+    sink = upserting(ground, schema)
+    for epoch in range(2):
+        send(sink, epoch, pa.record_batch({"app": ["a", "b", "a"]}))
+    assert sorted(row["app"] for row in ground.rows()) == ["a", "b"]
+
+
+def test_keys_that_only_look_alike_are_told_apart_in_a_table_of_ours(ground: Ground) -> None:
+    apps = ["a", "A", "a ", "ä", "a\u0308", "", " ", "ß", "ss", "a\0"]
+    send(upserting(ground), 0, rows(*((app, number) for number, app in enumerate(apps))))
+    assert table(ground) == {app: number for number, app in enumerate(apps)}
+
+
+def test_in_a_table_that_ignores_case_the_last_of_both_spellings_stays(ground: Ground) -> None:
+    ground.query(
+        "CREATE TABLE `rows` (app VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY, "
+        "count INT8) ENGINE=InnoDB"
+    )
+    schema = SCHEMA.append(pa.field("gone", pa.bool_()))
+    sink = upserting(ground, schema, deleted="gone")
+    send(sink, 0, rows(("a", 1), ("A", 2), gone=[False, False]))
+    assert [row["count"] for row in ground.rows()] == [2]
+    send(sink, 1, rows(("A", 3), ("a", 4), gone=[False, True]))
+    assert ground.rows() == []
+
+
+def test_a_row_without_a_key_is_refused_and_the_epoch_waits_whole(ground: Ground) -> None:
+    sink = upserting(ground)
+    with pytest.raises(RowsRejected, match="no value in key column 'app'"):
+        send(sink, 3, rows(("a", 1), (None, 2)))
+    assert ground.rows() == []
+
+
+def test_a_row_that_the_table_rejects_is_told_from_a_server_that_cannot(ground: Ground) -> None:
+    ground.query(
+        "CREATE TABLE `rows` (app VARCHAR(9) PRIMARY KEY, count INT8, CONSTRAINT few CHECK (count < 10)) ENGINE=InnoDB"
+    )
+    sink = upserting(ground)
+    for wrong, said in ((("b", 20), "few"), (("b" * 10, 2), "app")):
+        with pytest.raises(RowsRejected, match=said) as caught:
+            send(sink, 3, rows(("a", 1), wrong))
+        assert (caught.value.epoch, caught.value.sink) == (3, "mysql:rows")
+    assert ground.rows() == []
+    ground.query("RENAME TABLE `rows` TO elsewhere")
+    with pytest.raises(MySQLError, match="doesn't exist") as failed:
+        send(sink, 3, rows(("a", 1)))
+    assert failed.value.__notes__ == ["in epoch 3, on its way into table 'rows'"]
+
+
+BAD = (3, 7, 8)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_rejected_rows_stop_the_epoch_are_named_and_after_a_diversion_the_rest_arrives(
+    ground: Ground, mode: str, tmp_path: Path
+) -> None:
+    sink = ground.sink(mode="upsert", keys=["id"]) if mode == "upsert" else ground.sink().other_way
+    sink.check(ENGINE_SCHEMA, output_mode="append")
+    ground.query(f"ALTER TABLE `rows` ADD CONSTRAINT lucky CHECK (id NOT IN {BAD})")
+    outlet = Outlet(sink, ground.rows, ordered=False)
+    harness = Harness(outlet, source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
+    ending = harness.life()
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, RowsRejected)
+    assert "lucky" in str(ending.error)
+    looked, _ = look_at(
+        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+    )
+    found = find_poison(looked)
+    assert sorted(row.values["id"] for row in found) == list(BAD)
+    assert all("lucky" in row.why for row in found)
+    assert ground.rows() == []
+    (path,) = divert_poison(looked, tmp_path)
+    assert len(path.read_text().splitlines()) == len(BAD)
+    assert isinstance(harness.life(), Finished)
+    assert sorted(row["id"] for row in ground.rows()) == [number for number in range(20) if number not in BAD]
+
+
+def test_large_epochs_go_in_by_several_loads(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceward.sinks.mysql.loader._BYTES_IN_A_LOAD", 100)
+    sink = upserting(ground)
+    send(sink, 0, *(rows((f"app-{number % 50}", number)) for number in range(200)))
+    assert table(ground) == {f"app-{number % 50}": number for number in range(150, 200)}
