@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from cut import Told
+from jobs import Told
 
 from conftest import Place
 from onceward.contracts import AlreadyCommitted, Handle, Outcome
