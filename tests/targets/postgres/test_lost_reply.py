@@ -26,7 +26,7 @@ from onceward.testing.faults import shown
 from onceward.testing.servers import Proxy
 
 from .conftest import Place
-from .cut import Told
+from .jobs import Told
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

@@ -10,7 +10,8 @@ from onceward.connections.postgres import Address, quoted
 from onceward.errors import ConfigurationError
 
 MODES = ("append", "upsert", "replace")
-_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_PART = r'(?:"((?:[^"]|"")+)"|([^".]+))'
+_TABLE = re.compile(rf"(?:{_PART}\.)?{_PART}")
 _LONGEST_NAME = 63
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
@@ -29,26 +30,24 @@ class TableName:
     @classmethod
     def parse(cls, text: str) -> TableName:
         """`table`, `schema.table`, or either part in double quotes, as in SQL; unquoted parts keep their case."""
-        parts, at = [], 0
-        while match := _PART.match(text, at):
-            parts.append((match[1] or "").replace('""', '"') or match[2])
-            at = match.end()
-            if at == len(text) or text[at] != ".":
-                break
-            at += 1
-        if at != len(text) or not 1 <= len(parts) <= 2 or "\0" in text:
+        match = _TABLE.fullmatch(text)
+        if match is None:
             raise ConfigurationError(
                 f"{text!r} cannot be a table",
                 hint='write table, schema.table, or "odd.name" in double quotes as in SQL',
             )
-        wrong = next((found for part in parts if (found := wrong_name(part))), None)
+        schema, table = (
+            within.replace('""', '"') if within is not None else bare
+            for within, bare in (match.group(1, 2), match.group(3, 4))
+        )
+        wrong = next((found for part in (schema, table) if part is not None and (found := wrong_name(part))), None)
         if wrong is not None:
             raise ConfigurationError(wrong, hint=f"use at most {_LONGEST_NAME} bytes, and no NUL")
-        if parts[-1] in RESERVED or (len(parts) == 2 and parts[0].startswith("pg_")):
+        if table in RESERVED or (schema or "").startswith("pg_"):
             raise ConfigurationError(
                 f"{text!r} is not for rows of yours", hint="name a table of your own, in a schema of your own"
             )
-        return cls(parts[0] if len(parts) == 2 else None, parts[-1])
+        return cls(schema, table)
 
     def __str__(self) -> str:
         """As SQL."""
