@@ -110,7 +110,7 @@ class History:
             ending = self.harness.life(Told(), Conduct(publishes=lambda epoch, lazy=lazy: not lazy))  # type: ignore[misc]
             assert isinstance(ending, Finished | Failed), self.story()
             counts["cuts"] += self.proxy.cuts - cuts
-            counts[type(ending).__name__.lower()] += 1
+            counts["finished" if isinstance(ending, Finished) else type(ending.error).__name__] += 1
         self.proxy.cut_after(NOTHING)
         self.harness.drain()
         assert self.harness.problems() == [], self.story()

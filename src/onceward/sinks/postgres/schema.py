@@ -20,24 +20,26 @@ DELETED = "onceward_deleted"
 
 
 # A domain may stand on a domain; the modifier that counts is the one nearest to the type itself.
-_COLUMNS = """
-WITH RECURSIVE based AS (
-    SELECT attnum, atttypid AS type, atttypmod AS modifier
-    FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped
-    UNION ALL
-    SELECT b.attnum, t.typbasetype, t.typtypmod FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd'
-)
+_COLUMNS = """\
 SELECT a.attname::text,
     CASE WHEN t.typtype = 'e' THEN 'enum'
         WHEN t.typtype = 'b' AND (n.nspname = 'pg_catalog' OR t.typname = 'citext') THEN t.typname::text
         ELSE 'other' END,
     b.modifier, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
     a.attgenerated <> '' OR a.attidentity = 'a'
-FROM based b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_namespace n ON n.oid = t.typnamespace
+FROM (
+    WITH RECURSIVE based AS (
+        SELECT attnum, atttypid AS type, atttypmod AS modifier
+        FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped
+        UNION ALL
+        SELECT b.attnum, t.typbasetype, t.typtypmod FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd'
+    )
+    SELECT attnum, type, modifier FROM based
+) AS b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_namespace n ON n.oid = t.typnamespace
 JOIN pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = b.attnum ORDER BY a.attnum
 """
 # Columns that an index only carries along (INCLUDE) make nothing unique.
-_UNIQUE = """
+_UNIQUE = """\
 SELECT array_agg(a.attname::text)
 FROM pg_index i JOIN pg_attribute a
     ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
