@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from onceward import Job
-from onceward.sinks import FileSink, PostgresSink
+from onceward.sinks import FileSink, MySQLSink, PostgresSink, RedisSink
 
 CONFIG: dict[str, Any] = json.loads(os.environ["ONCEWARD_TEST"])
 WORK = Path(CONFIG["work"])
@@ -33,6 +33,8 @@ job = Job(
         FileSink(WORK / "out"),
         PostgresSink(CONFIG["postgres"], table="added"),
         PostgresSink(CONFIG["postgres"], table="by_key", mode="upsert", keys=["id"]),
+        MySQLSink(CONFIG["mysql"], table="added"),
+        RedisSink(CONFIG["redis"], key="seen", type="counter", field="{id}"),
     ],
     trigger=CONFIG.get("trigger", "available-now"),
     small_epoch_rows=CONFIG.get("small", 0),

@@ -9,13 +9,15 @@ import os
 import random
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from onceward.connections.postgres import Address, PostgresError, borrowed
-from onceward.testing.servers import PostgresServer
+from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer
 
 from .ground import ROWS, Ground, expect_exactly_once, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
@@ -81,45 +83,72 @@ class Watcher:
                     self.sights.add(f"{table} shows {ids} of the {ROWS} rows of epoch {file}")
 
 
+@dataclass(frozen=True)
+class Servers:
+    """One of each kind, for this test alone: they are killed."""
+
+    postgres: PostgresServer
+    mariadb: MariaDBServer
+    redis: RedisServer
+
+    @property
+    def urls(self) -> dict[str, str]:
+        return {"postgres": self.postgres.url, "mysql": self.mariadb.url, "redis": self.redis.url}
+
+    def counts(self) -> dict[int, int]:
+        """How often Redis has counted each id."""
+        with redis.Redis.from_url(self.redis.url) as client:
+            return {int(field): int(count) for field, count in client.hgetall("seen").items()}
+
+    def mysql_rows(self) -> list[dict[str, Any]]:
+        found = self.mariadb.query("SELECT id, file, luck FROM added")
+        return [{"id": i, "file": f, "luck": x} for i, f, x in found]
+
+
 @pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    """One of its own, since it is killed."""
-    with PostgresServer() as server:
-        yield server
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    for name in ("postgres", "mariadb", "redis"):
+        # The session's own: a proof that there is one to be had, or the reason to skip.
+        request.getfixturevalue(name)
+    with PostgresServer() as one, MariaDBServer() as two, RedisServer() as three:
+        yield Servers(one, two, three)
 
 
 def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one_computation(
-    ground: Ground, server: PostgresServer, record_property: pytest.RecordProperty
+    ground: Ground, servers: Servers, record_property: pytest.RecordProperty
 ) -> None:
     seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
     print(f"ONCEWARD_SEED={seed}")
     record_property("seed", seed)
     dice = random.Random(seed)
-    tables = Tables(server)
+    tables = Tables(servers.postgres)
     with Watcher(tables, ground) as watcher:
         for number in range(KILLS):
             ground.add_files(dice.randrange(3, 6))
-            live_and_die(ground, server, dice, kills_server=number % 2 == 1)
-        code = run_to_end(ground, *COMMAND, postgres=server.url)
+            live_and_die(ground, servers, dice, kills_servers=number % 2 == 1)
+        code = run_to_end(ground, *COMMAND, **servers.urls)
         assert code == 0, said(ground)
     files = {row["id"]: row["luck"] for row in ground.in_files()}
-    for rows in (ground.in_files(), tables.rows("added"), tables.rows("by_key")):
+    for rows in (ground.in_files(), tables.rows("added"), tables.rows("by_key"), servers.mysql_rows()):
         expect_exactly_once(rows, ground.ids())
         assert {row["id"]: row["luck"] for row in rows} == files, "the targets have one computation of every row"
+    assert servers.counts() == dict.fromkeys(ground.ids(), 1), "a counter tells what came twice"
     assert tables.query("SELECT gid::text FROM pg_prepared_xacts") == []
+    assert servers.mariadb.query("XA RECOVER") == []
     ground.expect_nothing_staged()
     assert not watcher.sights, f"seed {seed}: {watcher.sights}"
     assert watcher.looks
 
 
-def live_and_die(ground: Ground, server: PostgresServer, dice: random.Random, *, kills_server: bool) -> None:
-    """A driver that is killed some time after it came up; its server too, and first, where that is asked."""
+def live_and_die(ground: Ground, servers: Servers, dice: random.Random, *, kills_servers: bool) -> None:
+    """A driver that is killed some time after it came up; one of its servers too, and first, where that is asked."""
     before = starts(ground)
-    process = start(ground, *COMMAND, trigger=None, small=dice.choice([0, 1000]), postgres=server.url)
+    process = start(ground, *COMMAND, trigger=None, small=dice.choice([0, 1000]), **servers.urls)
     with ended_at_last(process):
         wait_until(lambda: starts(ground) > before or process.poll() is not None, "the driver starts")
         threading.Event().wait(dice.uniform(0.0, 4.0))
-        if kills_server:
+        if kills_servers:
+            server = dice.choice([servers.postgres, servers.mariadb, servers.redis])
             server.kill()
             threading.Event().wait(dice.uniform(0.0, 1.0))
             server.start()
