@@ -30,6 +30,8 @@ from onceward.testing import (
     Harness,
     ManualClock,
     MemoryStorage,
+    MemoryTarget,
+    Outlet,
     Source,
     TargetError,
 )
@@ -199,3 +201,23 @@ def test_s72_the_search_for_what_executes_can_find_it() -> None:
     assert "cloudpickle" in find("from pyspark import cloudpickle")
     assert "pickle" in find("import pickle")
     assert "eval" in find("eval('1')")
+
+
+def test_a_target_that_does_not_answer_during_a_sweep_does_not_stop_the_run() -> None:
+    class Deaf(FakeTwoPhaseSink):
+        """Answers at the start and at the end, and not when it is asked in between what it holds."""
+
+        asked = 0
+
+        def pending(self, job):  # type: ignore[no-untyped-def]
+            Deaf.asked += 1
+            if 2 < Deaf.asked < 6:
+                raise ConnectionError("gone")
+            return super().pending(job)
+
+    target = MemoryTarget()
+    limits = PublishLimits(reap_every=1)
+    harness = Harness(Outlet(Deaf(target), lambda: target.rows), source=Source(ends=(2, 4, 6)), limits=limits)
+    harness.drain()
+    assert Deaf.asked > 5
+    assert not harness.problems()

@@ -268,7 +268,16 @@ class Publisher:
         ground.shelf.remove_epoch(epoch)
         ground.register.forget(epoch)
         if epoch % self._limits.reap_every == 0:
+            self._sweep_or_put_off()
+
+    def _sweep_or_put_off(self) -> None:
+        """The epoch is settled: that a target does not answer now is no reason to stop. The next sweep does it all."""
+        try:
             self.sweep()
+        except OncewardError:
+            raise
+        except Exception as error:
+            log.warning("a sweep for orphans and old receipts is put off: %s: %s", type(error).__name__, error)
 
     def sweep(self) -> None:
         """Now and then: abort orphans of lost attempts, remove what a crash kept from being removed after an epoch was
