@@ -1,7 +1,7 @@
 """MySQLSink against Spark's own JDBC writer in `foreachBatch`, and against bare LOAD DATA: a million rows an epoch.
 
-Two JDBC drivers: MySQL's, which can rewrite a batch into one statement, and MariaDB's, which cannot any more and sends a
-batch by a binary protocol that only MariaDB has.
+Two JDBC drivers: MySQL's, which can rewrite a batch into one statement, and MariaDB's, which cannot any more and sends
+a batch by a binary protocol that only MariaDB has.
 """
 
 from __future__ import annotations
