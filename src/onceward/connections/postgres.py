@@ -9,19 +9,33 @@ import atexit
 import contextlib
 import importlib.util
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
 from onceward.errors import ConfigurationError
 
-_SCHEMES = ("postgresql", "postgres")
-# Receipts are read where they are written, never from a standby that is behind.
-_DEFAULTS = {"application_name": "onceward", "connect_timeout": "10", "target_session_attrs": "read-write"}
+# As libpq reads it, with no room for doubt: what is special must be percent-encoded. A password with a bare slash or
+# question mark would else be taken for host and path, and shown to everyone.
+_URL = re.compile(r"postgres(?:ql)?://(?:([^@/?#]*)@)?([^@/?#]*)(/[^@?#]*)?(?:\?([^@#]*))?")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
+_SECRETS = ("password", "sslpassword")
+_DEFAULTS = {
+    "application_name": "onceward",
+    "client_encoding": "UTF8",
+    "connect_timeout": "10",
+    # A server that vanished is noticed within two minutes, not after two hours.
+    "keepalives_idle": "60",
+    "keepalives_interval": "15",
+    "keepalives_count": "4",
+    # Receipts are read where they are written, never from a standby that is behind.
+    "target_session_attrs": "read-write",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,39 +47,51 @@ class Address:
     @classmethod
     def checked(cls, url: str) -> Self:
         """The address, if libpq can make sense of it."""
-        parts = urlsplit(url)
-        if parts.scheme not in _SCHEMES:
+        if not url.startswith(("postgresql://", "postgres://")):
             raise ConfigurationError(
                 "a PostgreSQL address begins with postgresql://",
                 hint="give postgresql://user@host:5432/database; the password may come from PGPASSWORD or ~/.pgpass",
             )
-        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        parts = _URL.fullmatch(url)
+        options = parts[4].split("&") if parts and parts[4] else []
+        if not parts or _BAD_PERCENT.search(url) or "\0" in url or not all("=" in option for option in options):
+            # Without the address: what is wrong with it may be the password.
+            raise ConfigurationError(
+                "this PostgreSQL address cannot be read",
+                hint="give postgresql://user@host:5432/database?option=value, and percent-encode what is special in "
+                "user, password and options: @ is %40, / is %2F, ? is %3F, # is %23, % is %25",
+            )
         # `+` stands for a blank only on web pages; libpq takes it for itself.
-        query = urlencode({**_DEFAULTS, **given}, quote_via=quote)
-        return cls(urlunsplit(parts._replace(query=query)))
+        given = {unquote(key): unquote(value) for key, _, value in (option.partition("=") for option in options)}
+        query = "&".join(f"{quote(key, '')}={quote(value, '')}" for key, value in {**_DEFAULTS, **given}.items())
+        user = f"{parts[1]}@" if parts[1] is not None else ""
+        return cls(f"postgresql://{user}{parts[2]}{parts[3] or ''}?{query}")
 
     def __str__(self) -> str:
         """Server and database."""
-        parts = urlsplit(self.url)
-        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        _, host, path, _ = self._parts()
+        return f"postgresql://{host}{path}"
 
     def without_secrets(self, text: str) -> str:
         """The text with the password, in either spelling, taken out."""
-        parts = urlsplit(self.url)
-        written = parts.netloc.rpartition("@")[0].partition(":")[2]
-        asked = dict(parse_qsl(parts.query)).get("password", "")
-        for secret in {written, unquote(written), asked, quote(asked)} - {""}:
+        user, _, _, query = self._parts()
+        options = dict(option.split("=", 1) for option in query.split("&"))
+        written = [user.partition(":")[2], *(options.get(name, "") for name in _SECRETS)]
+        for secret in sorted({*written, *map(unquote, written)} - {""}, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
+
+    def _parts(self) -> tuple[str, str, str, str]:
+        parts = _URL.fullmatch(self.url)
+        return (parts[1] or "", parts[2], parts[3] or "", parts[4]) if parts else ("", "", "", "")
 
 
 class PostgresError(Exception):
     """What the server said. `sqlstate` is its code, empty when the connection failed before it could say anything."""
 
-    def __init__(self, message: str, sqlstate: str, where: str = "") -> None:
+    def __init__(self, message: str, sqlstate: str) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
-        self.where = where
 
 
 def require_driver() -> None:
@@ -96,10 +122,14 @@ class Session:
             count: int = cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema, temporary=schema is None)
             return count
 
+    def begin(self) -> None:
+        """In an isolation that sees what others committed while we waited for a lock, whatever the server's default."""
+        self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Commits at the end, or rolls back."""
-        self.run("BEGIN")
+        self.begin()
         try:
             yield
         except BaseException:
@@ -129,15 +159,15 @@ class Session:
             told = {str(key): value.decode(errors="replace") for key, value in _details(error)}
             said = told.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("[libpq] ")[2] or str(error)
             detail = told.get("PG_DIAG_MESSAGE_DETAIL")
-            message = f"{said.strip()}{f' ({detail})' if detail else ''}"
-            where = told.get("PG_DIAG_CONTEXT", "")
-            raise PostgresError(
-                self.address.without_secrets(message), error.sqlstate or "", self.address.without_secrets(where)
-            ) from None
+            # Of COPY it tells line and column, and nobody could find the value without.
+            where = told.get("PG_DIAG_CONTEXT")
+            message = " ".join([said.strip(), *(f"({more})" for more in (detail, where) if more)])
+            raise PostgresError(self.address.without_secrets(message), error.sqlstate or "") from None
 
 
-_MOST_IDLE = 4
-_idle: dict[tuple[int, str], list[Session]] = {}
+_MOST_IDLE = 8
+# By process: one that was forked from this one has the same list, but the sessions in it are not its own.
+_idle: dict[int, list[Session]] = {}
 _idle_lock = threading.Lock()
 
 
@@ -145,8 +175,10 @@ def take(address: Address) -> Session:
     """A session that was given back, if it still answers, or a new one: connecting costs more than a transaction."""
     while True:
         with _idle_lock:
-            waiting = _idle.get((os.getpid(), address.url))
-            session = waiting.pop() if waiting else None
+            waiting = _idle.get(os.getpid(), [])
+            session = next((one for one in reversed(waiting) if one.address == address), None)
+            if session is not None:
+                waiting.remove(session)
         if session is None:
             return Session(address)
         try:
@@ -158,13 +190,13 @@ def take(address: Address) -> Session:
 
 
 def give_back(session: Session) -> None:
-    """Keep a session, with no transaction open in it, for the next one who asks."""
+    """Keep a session, with no transaction open in it, for the next one who asks; the one that waited longest goes."""
     with _idle_lock:
-        waiting = _idle.setdefault((os.getpid(), session.address.url), [])
-        if len(waiting) < _MOST_IDLE:
-            waiting.append(session)
-            return
-    session.close()
+        waiting = _idle.setdefault(os.getpid(), [])
+        waiting.append(session)
+        leaving = waiting.pop(0) if len(waiting) > _MOST_IDLE else None
+    if leaving is not None:
+        leaving.close()
 
 
 @contextlib.contextmanager
@@ -181,10 +213,8 @@ def borrowed(address: Address) -> Iterator[Session]:
 
 @atexit.register
 def _close_idle() -> None:
-    # A process that was forked from this one has the same list, but the sessions in it are not its own.
-    for (process, _), waiting in _idle.items():
-        for session in waiting if process == os.getpid() else ():
-            session.close()
+    for session in _idle.get(os.getpid(), ()):
+        session.close()
 
 
 def _details(error: Any) -> Iterator[tuple[str, bytes]]:

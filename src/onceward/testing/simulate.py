@@ -50,15 +50,22 @@ class Violation(AssertionError):
     """The history broke a promise. Carries what happened before."""
 
 
-_MANIFEST = re.compile(r"manifests/([0-9]+)\.[0-9]+\.(json|fate)")
+_MANIFEST = re.compile(r"manifests/([0-9]+)\.([0-9]+)\.(json|reserved|fate)")
 
 
 @dataclass(slots=True)
 class Window:
     """Who stands between writing a manifest and writing `commits/N`: the one place from which a driver that was taken
-    over can still decide. Drivers are told apart by their thread."""
+    over can still decide. Drivers are told apart by their thread.
+
+    `contested` are takeovers that were reserved before their epoch was decided. If it is decided just before the
+    takeover is fixed, the taker adopts what was decided; should it fail before it has written that down, the epoch is
+    lost as well (docs/guarantees.md, "What no one can give").
+    """
 
     inside: dict[int, int] = field(default_factory=dict)
+    decided: set[int] = field(default_factory=set)
+    contested: set[tuple[int, int]] = field(default_factory=set)
     excused: set[int] = field(default_factory=set)
 
     def leave(self) -> None:
@@ -76,12 +83,18 @@ class WatchedStorage(MemoryStorage):
         """See `Storage.create`."""
         created = super(WatchedStorage, self).create(path, data)
         if created and (match := _MANIFEST.fullmatch(path)):
-            epoch = int(match[1])
-            if match[2] == "json":
+            epoch, takeover = int(match[1]), int(match[2])
+            stands_inside = epoch in self.window.inside.values()
+            if match[3] == "json":
                 self.window.inside[threading.get_ident()] = epoch
-            elif b'"taken"' in data and epoch in self.window.inside.values():
+            elif match[3] == "reserved" and epoch not in self.window.decided:
+                self.window.contested.add((epoch, takeover))
+            elif b'"taken"' in data and (stands_inside or self._was_decided_meanwhile(epoch, takeover)):
                 self.window.excused.add(epoch)
         return created
+
+    def _was_decided_meanwhile(self, epoch: int, takeover: int) -> bool:
+        return epoch in self.window.decided and (epoch, takeover) in self.window.contested
 
 
 @dataclass(slots=True)
@@ -102,6 +115,7 @@ class WatchedLogs(MemoryLogs):
         """See `EngineLogs.commit`."""
         self.commits[epoch] = text
         self.ever_decided = max(self.ever_decided, epoch)
+        self.window.decided.add(epoch)
         self.window.leave()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,7 @@ from onceward.sinks.postgres.schema import (
 )
 from onceward.sinks.postgres.target import Target
 
+log = logging.getLogger("onceward")
 _CREATED_MEANWHILE = ("23505", "42P07")
 
 
@@ -80,6 +82,8 @@ def _check_table(session: Session, target: Target, schema: pa.Schema) -> None:
     if table is None:
         raise TargetRefused(f"the table {target.table} was made and is not found", hint="check the search path")
     refuse_unless_fitting(table, target, schema)
+    if table.is_unlogged:
+        log.warning("table %s is unlogged: when its server crashes it is emptied, and nothing tells onceward", table)
     _check_privileges(session, target)
 
 
@@ -94,12 +98,15 @@ def _check_privileges(session: Session, target: Target) -> None:
                 hint=f"run: GRANT {', '.join(wanted)} ON {target.table} TO {user}",
             )
     if target.mode == "upsert":
-        row = session.run("SELECT has_database_privilege(current_database(), 'TEMP'), quote_ident(current_database())")
-        allowed, database = row[0]
+        row = session.run(
+            "SELECT has_database_privilege(current_database(), 'TEMP'), quote_ident(current_database()), "
+            "quote_ident(current_user)"
+        )
+        allowed, database, user = row[0]
         if not allowed:
             raise TargetRefused(
                 "this user may not make temporary tables, which an upsert needs",
-                hint=f"run: GRANT TEMP ON DATABASE {database} TO CURRENT_USER",
+                hint=f"run: GRANT TEMP ON DATABASE {database} TO {user}",
             )
 
 

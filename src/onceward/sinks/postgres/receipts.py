@@ -10,15 +10,16 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from onceward.connections.postgres import PostgresError, Session, literal, quoted
+from onceward.connections.postgres import PostgresError, Session, quoted
 from onceward.contracts import Receipt, SlotContext
 from onceward.errors import CheckpointRolledBack
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, SinkName, TransactionName
+from onceward.sinks.postgres.target import RECEIPTS, WATERMARKS
 
-RECEIPTS = "onceward_receipts"
-WATERMARKS = "onceward_watermarks"
 # Two sessions that create a table at the same moment disturb each other even with IF NOT EXISTS.
 _CREATED_MEANWHILE = ("23505", "42P07", "42710")
+_LOCK_TIMED_OUT = "55P03"
+LOCK_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,10 @@ class Receipts:
 
     def exist(self, session: Session) -> bool:
         """Whether both tables are there."""
-        names = [literal(table) for table in (self.receipts, self.watermarks)]
-        checks = " AND ".join(f"to_regclass({name}) IS NOT NULL" for name in names)
-        return bool(session.run(f"SELECT {checks}")[0][0])
+        found = session.run(
+            "SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL", self.receipts, self.watermarks
+        )
+        return bool(found[0][0])
 
     def create(self, session: Session) -> None:
         """Make the tables where they are missing."""
@@ -170,10 +172,26 @@ class Receipts:
 
 
 def lock(session: Session, job: JobIdentity, sink: SinkName) -> None:
-    """Until the transaction ends, no other session publishes for this job and sink, or forgets its receipts."""
+    """Until the transaction ends, no other session publishes for this job and sink, or forgets its receipts.
+
+    A driver that was stopped in the middle holds it for as long as its connection lives: whoever waits is told so. And
+    what follows is settled when the server confirms it, so a server that confirms before it has written must not.
+    """
     name = "\0".join((job.name, job.generation, sink))
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
-    session.run("SELECT pg_advisory_xact_lock($1)::text", number)
+    try:
+        # The list is worked off from left to right.
+        session.run(
+            f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT_MS}', true), pg_advisory_xact_lock($1)::text, "
+            "set_config('lock_timeout', before.value, true), CASE WHEN current_setting('synchronous_commit') = 'off' "
+            "THEN set_config('synchronous_commit', 'local', true) END "
+            "FROM (SELECT current_setting('lock_timeout') AS value OFFSET 0) AS before",
+            number,
+        )
+    except PostgresError as error:
+        if error.sqlstate != _LOCK_TIMED_OUT:
+            raise
+        raise PostgresError("another driver is publishing for this job and sink", error.sqlstate) from None
 
 
 def refuse_another(found: Fingerprint | None, receipt: Receipt) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from onceward.connections.postgres import PostgresError, Session
+from onceward.connections.postgres import Session
 from onceward.errors import TargetRefused
 from onceward.sinks.postgres.schema import Table, describe, wires
 from onceward.sinks.postgres.target import Target
@@ -57,11 +57,7 @@ class RowCopier:
         if not self._waiting or self._table is None:
             return
         waiting, self._waiting, self._bytes = self._waiting, [], 0
-        try:
-            self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
-        except PostgresError as error:
-            where = f" ({error.where})" if error.where else ""
-            raise PostgresError(f"{error}{where}", error.sqlstate, error.where) from None
+        self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
 
 
 def in_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

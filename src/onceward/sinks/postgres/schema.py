@@ -9,18 +9,51 @@ import pyarrow as pa
 
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
 from onceward.errors import TargetRefused
-from onceward.sinks.postgres.target import TableName, Target
+from onceward.sinks.postgres.target import TableName, Target, wrong_name
 from onceward.sinks.postgres.values import Wire, declared, wire_for
 
 _NO_SCHEMA = ("3F000", "42P01")
+_WITHOUT_ORDER = ("json", "xml")
 ROW = "onceward_row"
 DELETED = "onceward_deleted"
 """Columns of our own in the temporary table of an upsert."""
 
 
+# A domain may stand on a domain; the modifier that counts is the one nearest to the type itself.
+_COLUMNS = """\
+SELECT a.attname::text,
+    CASE WHEN t.typtype = 'e' THEN 'enum'
+        WHEN t.typtype = 'b' AND (n.nspname = 'pg_catalog' OR t.typname = 'citext') THEN t.typname::text
+        ELSE 'other' END,
+    b.modifier, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
+    a.attgenerated <> '' OR a.attidentity = 'a'
+FROM (
+    WITH RECURSIVE based AS (
+        SELECT attnum, atttypid AS type, atttypmod AS modifier
+        FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped
+        UNION ALL
+        SELECT b.attnum, t.typbasetype, t.typtypmod FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd'
+    )
+    SELECT attnum, type, modifier FROM based
+) AS b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_namespace n ON n.oid = t.typnamespace
+JOIN pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = b.attnum ORDER BY a.attnum
+"""
+# Columns that an index only carries along (INCLUDE) make nothing unique.
+_UNIQUE = """\
+SELECT array_agg(a.attname::text)
+FROM pg_index i JOIN pg_attribute a
+    ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+WHERE i.indrelid = $1::bigint::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+    AND i.indimmediate
+GROUP BY i.indexrelid
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that the table has. `kind` is the type's own name, `printed` how people write it."""
+    """A column that the table has. `printed` is how people write its type; `kind` is that type's own name, or that of
+    the type under a domain, or `enum`, or `other` for what binary COPY could only guess at; `modifier` is its length or
+    precision as the server packs it."""
 
     name: str
     kind: str
@@ -36,8 +69,13 @@ class Table:
 
     schema: str
     name: str
+    is_unlogged: bool
     columns: dict[str, Column]
     unique: tuple[frozenset[str], ...]
+
+    def __str__(self) -> str:
+        """As SQL, whatever the search path: a temporary table of the same name comes first in it."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     def column(self, name: str) -> Column | None:
         """The column for a stream's column: of the very name, or of that name in lower case."""
@@ -48,7 +86,8 @@ def describe(session: Session, wanted: TableName) -> Table | None:
     """The table, or None when there is none. What cannot take rows is refused."""
     try:
         found = session.run(
-            "SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text FROM pg_class c "
+            "SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, "
+            "row_security_active(c.oid) FROM pg_class c "
             "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)",
             str(wanted),
         )
@@ -58,26 +97,21 @@ def describe(session: Session, wanted: TableName) -> Table | None:
         raise
     if not found:
         return None
-    oid, schema, name, kind = found[0]
-    if kind not in ("r", "p"):
+    oid, schema, name, kind, persistence, has_row_security = found[0]
+    if kind not in ("r", "p") or persistence == "t":
         raise TargetRefused(f"{wanted} is no table that takes rows by COPY", hint="name the table behind it")
-    columns = session.run(
-        "SELECT a.attname::text, t.typname::text, a.atttypmod, format_type(a.atttypid, a.atttypmod), "
-        "a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', a.attgenerated <> '' OR a.attidentity = 'a' "
-        "FROM pg_attribute a JOIN pg_type t ON t.oid = CASE WHEN (SELECT b.typtype FROM pg_type b "
-        "WHERE b.oid = a.atttypid) = 'd' THEN (SELECT b.typbasetype FROM pg_type b WHERE b.oid = a.atttypid) "
-        "ELSE a.atttypid END WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped "
-        "ORDER BY a.attnum",
-        oid,
-    )
-    unique = session.run(
-        "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
-        "AND a.attnum = ANY (i.indkey) WHERE i.indrelid = $1::bigint::oid AND i.indisunique AND i.indisvalid "
-        "AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate GROUP BY i.indexrelid",
-        oid,
-    )
+    if has_row_security:
+        raise TargetRefused(
+            f"{wanted} has row security, and COPY cannot go through it", hint="use a role with BYPASSRLS"
+        )
+    columns = session.run(_COLUMNS, oid)
+    unique = session.run(_UNIQUE, oid)
     return Table(
-        schema, name, {row[0]: Column(*row) for row in columns}, tuple(frozenset(names) for (names,) in unique)
+        schema=schema,
+        name=name,
+        is_unlogged=persistence == "u",
+        columns={row[0]: Column(*row) for row in columns},
+        unique=tuple(frozenset(names) for (names,) in unique),
     )
 
 
@@ -114,6 +148,12 @@ def refuse_unless_fitting(table: Table, target: Target, schema: pa.Schema) -> No
             hint="add the column to the query, or give it a default in the table",
         )
     wires(table, target, schema)
+    order = table.column(target.order_by) if target.order_by is not None else None
+    if order is not None and order.kind in _WITHOUT_ORDER:
+        raise TargetRefused(
+            f"column {order.name!r} is {order.printed}, of which none is greater than another",
+            hint="name another column in order_by",
+        )
     keys = frozenset(column.name for key in target.keys if (column := table.column(key)))
     if keys and keys not in table.unique:
         raise TargetRefused(
@@ -186,6 +226,6 @@ def check_names(names: Sequence[str]) -> None:
     taken = [name for name in names if name in (ROW, DELETED)]
     if taken:
         raise TargetRefused(f"a column cannot be called {taken[0]!r} here", hint="rename it in the query")
-    long = [name for name in names if len(name.encode()) > 63 or "\0" in name]
-    if long:
-        raise TargetRefused(f"{long[0]!r} cannot be a column of PostgreSQL", hint="use at most 63 bytes, and no NUL")
+    wrong = next((found for name in names if (found := wrong_name(name))), None)
+    if wrong is not None:
+        raise TargetRefused(f"a column: {wrong}", hint="rename it in the query: at most 63 bytes, and no NUL")

@@ -10,8 +10,14 @@ from onceward.connections.postgres import Address, quoted
 from onceward.errors import ConfigurationError
 
 MODES = ("append", "upsert", "replace")
-_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_PART = r'(?:"((?:[^"]|"")+)"|([^".]+))'
+_TABLE = re.compile(rf"(?:{_PART}\.)?{_PART}")
 _LONGEST_NAME = 63
+RECEIPTS = "onceward_receipts"
+WATERMARKS = "onceward_watermarks"
+STAGE = "onceward_stage"
+RESERVED = (RECEIPTS, WATERMARKS, STAGE)
+"""Tables of our own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +30,24 @@ class TableName:
     @classmethod
     def parse(cls, text: str) -> TableName:
         """`table`, `schema.table`, or either part in double quotes, as in SQL; unquoted parts keep their case."""
-        parts, at = [], 0
-        while match := _PART.match(text, at):
-            parts.append((match[1] or "").replace('""', '"') or match[2])
-            at = match.end()
-            if at == len(text) or text[at] != ".":
-                break
-            at += 1
-        if at != len(text) or not 1 <= len(parts) <= 2 or "\0" in text:
+        match = _TABLE.fullmatch(text)
+        if match is None:
             raise ConfigurationError(
                 f"{text!r} cannot be a table",
                 hint='write table, schema.table, or "odd.name" in double quotes as in SQL',
             )
-        long = [part for part in parts if len(part.encode()) > _LONGEST_NAME]
-        if long:
+        schema, table = (
+            within.replace('""', '"') if within is not None else bare
+            for within, bare in (match.group(1, 2), match.group(3, 4))
+        )
+        wrong = next((found for part in (schema, table) if part is not None and (found := wrong_name(part))), None)
+        if wrong is not None:
+            raise ConfigurationError(wrong, hint=f"use at most {_LONGEST_NAME} bytes, and no NUL")
+        if table in RESERVED or (schema or "").startswith("pg_"):
             raise ConfigurationError(
-                f"{long[0]!r} is longer than PostgreSQL's names can be", hint=f"use at most {_LONGEST_NAME} bytes"
+                f"{text!r} is not for rows of yours", hint="name a table of your own, in a schema of your own"
             )
-        return cls(parts[0] if len(parts) == 2 else None, parts[-1])
+        return cls(schema, table)
 
     def __str__(self) -> str:
         """As SQL."""
@@ -78,12 +84,25 @@ def _wrong_option(target: Target) -> tuple[str, str] | None:
         return f"mode {target.mode} has no use for keys", 'say mode="upsert", or leave keys out'
     if len(set(target.keys)) < len(target.keys):
         return f"keys names a column twice: {', '.join(target.keys)}", "name each column once"
+    if target.receipts_schema is not None and (wrong := wrong_name(target.receipts_schema)):
+        return f"receipts_schema: {wrong}", f"use at most {_LONGEST_NAME} bytes, and no NUL"
     for option, value in (("order_by", target.order_by), ("deleted", target.deleted)):
         if value is not None and not upsert:
             return f"mode {target.mode} has no use for {option}", f'say mode="upsert", or leave {option} out'
         if value is not None and value in target.keys:
             return f"{option} names the key {value!r}", "name another column"
     return None
+
+
+def wrong_name(name: str) -> str | None:
+    """Why PostgreSQL cannot have a name like this; None when it can."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return f"{name!r} cannot be a name: it is not Unicode"
+    if not name or "\0" in name:
+        return f"{name!r} cannot be a name"
+    return f"{name!r} is longer than PostgreSQL's names can be" if size > _LONGEST_NAME else None
 
 
 def as_names(keys: str | Sequence[str]) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ from onceward.sinks.postgres.target import Target
 
 _NO_SUCH_TRANSACTION = "42704"
 _IN_USE = "55000"
-_NO_SLOT_LEFT = "53400"
+_NO_SLOT_LEFT = "53200"
+_CANNOT_BE_PREPARED = "0A000"
 
 
 class Slot:
@@ -47,7 +48,11 @@ class Slot:
     def __init__(self, target: Target, context: SlotContext) -> None:
         self.context = context
         self.session = take(target.address)
-        self.session.run("BEGIN")
+        try:
+            self.session.begin()
+        except PostgresError:
+            self.session.close()
+            raise
         self.rows = RowCopier(self.session, target)
 
 
@@ -97,6 +102,13 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         transaction.session.close()
 
     def _why_not_prepared(self, error: PostgresError, context: SlotContext) -> Exception:
+        if error.sqlstate == _CANNOT_BE_PREPARED:
+            return TargetRefused(
+                f"{self.target.table} does something that cannot wait in a prepared transaction: {error}",
+                epoch=context.epoch,
+                sink=self.name,
+                hint="say two_phase=False, and its rows go through the write-ahead log",
+            )
         if error.sqlstate != _NO_SLOT_LEFT:
             return error
         return TargetUnavailable(

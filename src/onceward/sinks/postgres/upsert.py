@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
 from onceward.sinks.postgres.rows import converted, described, in_pieces
 from onceward.sinks.postgres.schema import DELETED, ROW, Table, wires
-from onceward.sinks.postgres.target import Target
+from onceward.sinks.postgres.target import STAGE, Target
 from onceward.sinks.postgres.values import Wire
 
-STAGE = "onceward_stage"
 _ONE_KEY_TWICE = "21000"
+_KEY_EXISTS = "23505"
+_MANY = 10_000
 
 
 class Upsert:
@@ -32,6 +33,7 @@ class Upsert:
         self._columns: list[str] = []
         self._has_null_keys = False
         self._has_deletes = False
+        self._count = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """All rows of the epoch, in their order."""
@@ -44,7 +46,6 @@ class Upsert:
     def _staged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches as they go into the temporary table: numbered, with their flag, as COPY wants them."""
         ways: list[Wire] = []
-        first = 0
         for batch in batches:
             if not ways:
                 ways = wires(self._table, self._target, batch.schema)
@@ -52,9 +53,9 @@ class Upsert:
                 self._make_stage()
             self._has_null_keys |= any(batch.column(key).null_count for key in self._target.keys)
             ready = converted(batch, ways)
-            numbers = pa.array(np.arange(first, first + batch.num_rows))
+            numbers = pa.array(np.arange(self._count, self._count + batch.num_rows))
             ready = ready.append_column(ROW, numbers).append_column(DELETED, self._flags(batch))
-            first += batch.num_rows
+            self._count += batch.num_rows
             yield ready
 
     def _flags(self, batch: pa.RecordBatch) -> pa.Array:
@@ -68,7 +69,7 @@ class Upsert:
         """Of exactly the columns' types, but without what the table demands of its rows: that comes with the INSERT."""
         self._session.run(
             f"CREATE TEMPORARY TABLE {STAGE} ON COMMIT DROP AS SELECT {listed(self._columns)}, 0::bigint AS {ROW}, "
-            f"false AS {DELETED} FROM {self._target.table} WITH NO DATA"
+            f"false AS {DELETED} FROM {self._table} WITH NO DATA"
         )
 
     @property
@@ -76,25 +77,57 @@ class Upsert:
         found = (self._table.column(key) for key in self._target.keys)
         return [column.name for column in found if column is not None]
 
+    @property
+    def _others(self) -> list[str]:
+        return [column for column in self._columns if column not in self._keys]
+
     def _merge(self) -> None:
         """Where every key comes once, which is what aggregations give, nothing needs to be sorted."""
         if self._target.order_by is None and not self._has_deletes and not self._has_null_keys:
             self._session.run(f"SAVEPOINT {STAGE}")
             try:
-                self._session.run(f"{self._insert(f'pg_temp.{STAGE}')} {self._on_conflict()}")
+                if self._merge_unsorted():
+                    return
             except PostgresError as error:
-                if error.sqlstate != _ONE_KEY_TWICE:
+                if error.sqlstate not in (_ONE_KEY_TWICE, _KEY_EXISTS):
                     raise
-                self._session.run(f"ROLLBACK TO SAVEPOINT {STAGE}")
-            else:
-                return
+            self._session.run(f"ROLLBACK TO SAVEPOINT {STAGE}")
         self._keep_last()
         if self._has_deletes:
-            self._delete(f"s.{DELETED}")
+            self._delete(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys))
+        if self._has_deletes and self._has_null_keys:
+            self._delete(self._same_null_key())
+        rest = f"pg_temp.{STAGE} AS s WHERE NOT s.{DELETED}"
         if self._has_null_keys:
-            self._delete(self._some_key_is_null("s"))
-        rest = f"(SELECT * FROM pg_temp.{STAGE} WHERE NOT {DELETED}) AS s"
+            self._update_null_keys()
+            rest += f" AND NOT EXISTS (SELECT FROM {self._table} AS t WHERE {self._same_null_key()})"
         self._session.run(f"{self._insert(rest)} {self._on_conflict()}")
+
+    def _merge_unsorted(self) -> bool:
+        """False, or an error, if a key came twice.
+
+        ON CONFLICT handles every row by itself. Where all of many keys are new, a plain INSERT takes half the time; it
+        fails if one comes twice, or if another session adds one meanwhile. Where all of them exist, an UPDATE does; it
+        changes a row once however often its key comes, and then the numbers differ.
+        """
+        same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys)
+        known = self._known(same) if self._count >= _MANY else None
+        if known == 0:
+            self._session.run(self._insert(f"pg_temp.{STAGE}"))
+            return True
+        if known == self._count and self._others:
+            changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._others)
+            update = f"UPDATE {self._table} AS t SET {changes} FROM pg_temp.{STAGE} AS s WHERE {same} RETURNING 1"
+            ((changed,),) = self._session.run(f"WITH done AS ({update}) SELECT count(*) FROM done")
+            return bool(changed == self._count)
+        self._session.run(f"{self._insert(f'pg_temp.{STAGE}')} {self._on_conflict()}")
+        return True
+
+    def _known(self, same: str) -> int:
+        """How many rows have a key that the table has."""
+        exists = f"EXISTS (SELECT FROM {self._table} AS t WHERE {same})"
+        ((count,),) = self._session.run(f"SELECT count(*) FROM pg_temp.{STAGE} AS s WHERE {exists}")
+        return int(count)
 
     def _keep_last(self) -> None:
         """Remove every row whose key comes again later."""
@@ -106,22 +139,30 @@ class Upsert:
             "WHERE place > 1)"
         )
 
-    def _delete(self, which: str) -> None:
-        same = " AND ".join(f"t.{quoted(key)} IS NOT DISTINCT FROM s.{quoted(key)}" for key in self._keys)
-        if not self._has_null_keys:
-            same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys)
-        self._session.run(f"DELETE FROM {self._target.table} AS t USING pg_temp.{STAGE} AS s WHERE {which} AND {same}")
+    def _delete(self, same: str) -> None:
+        self._session.run(f"DELETE FROM {self._table} AS t USING pg_temp.{STAGE} AS s WHERE s.{DELETED} AND {same}")
 
-    def _some_key_is_null(self, alias: str) -> str:
-        return "(" + " OR ".join(f"{alias}.{quoted(key)} IS NULL" for key in self._keys) + ")"
+    def _update_null_keys(self) -> None:
+        """What ON CONFLICT does not see, done by hand; columns that the stream does not have keep their values."""
+        changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._others)
+        if changes:
+            self._session.run(
+                f"UPDATE {self._table} AS t SET {changes} FROM pg_temp.{STAGE} AS s "
+                f"WHERE NOT s.{DELETED} AND {self._same_null_key()}"
+            )
+
+    def _same_null_key(self) -> str:
+        """Compared as whole records two nulls are equal, and the server can hash them."""
+        some_null = " OR ".join(f"s.{quoted(key)} IS NULL" for key in self._keys)
+        ours, theirs = (", ".join(f"{alias}.{quoted(key)}" for key in self._keys) for alias in "st")
+        return f"({some_null}) AND ROW({ours})::record = ROW({theirs})::record"
 
     def _insert(self, source: str) -> str:
         columns = listed(self._columns)
-        return f"INSERT INTO {self._target.table} ({columns}) SELECT {columns} FROM {source}"
+        return f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {source}"
 
     def _on_conflict(self) -> str:
-        others = [column for column in self._columns if column not in self._keys]
-        changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in others)
+        changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in self._others)
         action = f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
         return f"ON CONFLICT ({listed(self._keys)}) {action}"
 

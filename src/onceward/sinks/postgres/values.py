@@ -18,7 +18,8 @@ from onceward.sinks.json_text import json_values, without_json_form
 Convert = Callable[[pa.Array], pa.Array]
 
 _INTEGERS = {"int2": pa.int16(), "int4": pa.int32(), "int8": pa.int64()}
-_TEXTS = ("text", "varchar", "bpchar", "name", "citext")
+# An enumeration reads its label as text. What it does not know, the server refuses.
+_TEXTS = ("text", "varchar", "bpchar", "name", "citext", "xml", "enum")
 _PLAIN = {
     "bool": pa.bool_(),
     "bytea": pa.binary(),
@@ -28,8 +29,13 @@ _PLAIN = {
     "time": pa.time64("us"),
     "interval": pa.duration("us"),
 }
+_FLOATS = {"float4": pa.float32(), "float8": pa.float64()}
+_ARROW = {**_INTEGERS, **_FLOATS, **_PLAIN, "numeric": pa.decimal128(38, 0)}
 _NO_MODIFIER = -1
-_HEX_LENGTH = 32
+_UUID = "^[0-9A-Fa-f]{32}$"
+_NO_UUID = "0" * 32
+_INTERVAL_HAS_SECONDS = 1 << 12
+_ANY_PRECISION = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,9 @@ _DECLARED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 def _conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None:
     if pt.is_null(kind):
-        return lambda column: pa.nulls(len(column), _INTEGERS.get(wanted, _PLAIN.get(wanted, pa.string())))
+        return lambda column: pa.nulls(len(column), _ARROW.get(wanted, pa.string()))
     if wanted.startswith("_"):
-        return _list_conversion(kind, wanted.removeprefix("_"))
+        return _list_conversion(kind, wanted.removeprefix("_"), modifier)
     if wanted in _INTEGERS:
         return _cast_to(_INTEGERS[wanted]) if pt.is_integer(kind) else None
     if wanted == "float4":
@@ -100,13 +106,27 @@ def _conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None
         return _json_conversion(kind, is_binary=wanted == "jsonb")
     if wanted == "uuid":
         return _uuid_conversion(kind)
-    if wanted in _TEXTS or wanted not in _PLAIN:
-        # An enumeration reads its label as text. What it does not know, the server refuses.
-        return _cast_to(pa.string()) if _is_text(kind) else None
-    return _plain_conversion(kind, wanted)
+    if wanted in _TEXTS:
+        return _text_conversion(modifier) if _is_text(kind) else None
+    return _plain_conversion(kind, wanted, modifier) if wanted in _PLAIN else None
 
 
-def _plain_conversion(kind: pa.DataType, wanted: str) -> Convert | None:
+def _text_conversion(modifier: int) -> Convert:
+    if modifier == _NO_MODIFIER:
+        return _cast_to(pa.string())
+    longest = modifier - 4
+
+    def checked(column: pa.Array) -> pa.Array:
+        # The server complains of what is too long, but cuts off blanks at the end in silence.
+        texts = column.cast(pa.string())
+        if (pc.max(pc.utf8_length(texts)).as_py() or 0) > longest:
+            raise ValueError(f"a text is longer than {longest} characters")
+        return texts
+
+    return checked
+
+
+def _plain_conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None:
     target = _PLAIN[wanted]
     fits = {
         "bool": pt.is_boolean(kind),
@@ -117,7 +137,28 @@ def _plain_conversion(kind: pa.DataType, wanted: str) -> Convert | None:
         "time": pt.is_time(kind),
         "interval": pt.is_duration(kind),
     }
-    return _cast_to(target) if fits[wanted] else None
+    if not fits[wanted]:
+        return None
+    if modifier == _NO_MODIFIER or wanted not in ("timestamp", "timestamptz", "time", "interval"):
+        return _cast_to(target)
+    if wanted == "interval" and not modifier >> 16 & _INTERVAL_HAS_SECONDS:
+        return None
+    digits = modifier & 0xFFFF
+    return _cast_to(target) if digits == _ANY_PRECISION else _to_the_digit(target, digits)
+
+
+def _to_the_digit(target: pa.DataType, digits: int) -> Convert:
+    """A column with few digits of a second rounds the others off in silence; here they are refused."""
+    step = 10 ** (6 - digits)
+
+    def checked(column: pa.Array) -> pa.Array:
+        column = column if column.type == target else column.cast(target)
+        ticks = column.cast(pa.int64())
+        if not pc.all(pc.equal(pc.multiply(pc.divide(ticks, step), step), ticks)).as_py() and len(ticks.drop_null()):
+            raise ValueError(f"a value has more than {digits} digits of a second")
+        return column
+
+    return checked
 
 
 def _cast_to(wanted: pa.DataType) -> Convert:
@@ -163,25 +204,28 @@ def _uuid_conversion(kind: pa.DataType) -> Convert | None:
 
 def _uuids(column: pa.Array) -> pa.Array:
     """All at once: the digits of every value one after the other, read as one long number in hexadecimal."""
-    digits = pc.replace_substring(pc.fill_null(column.cast(pa.string()), "0" * _HEX_LENGTH), "-", "")
-    lengths = pc.min_max(pc.binary_length(digits)).as_py()
-    if len(digits) and (lengths["min"], lengths["max"]) != (_HEX_LENGTH, _HEX_LENGTH):
+    digits = pc.replace_substring(pc.fill_null(column.cast(pa.string()), _NO_UUID), "-", "")
+    if not pc.all(pc.match_substring_regex(digits, _UUID)).as_py() and len(digits):
         raise ValueError("a text is no UUID")
     raw = bytes.fromhex("".join(digits.to_pylist()))
     values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(column), [None, pa.py_buffer(raw)])
     return pc.if_else(column.is_valid(), values, pa.scalar(None, pa.binary(16)))
 
 
-def _list_conversion(kind: pa.DataType, element: str) -> Convert | None:
+def _list_conversion(kind: pa.DataType, element: str, modifier: int) -> Convert | None:
     if not (pt.is_list(kind) or pt.is_large_list(kind)) or element in ("numeric", "json", "jsonb", "uuid", "interval"):
         return None
-    inner = _conversion(kind.value_type, element, _NO_MODIFIER)
-    wanted = (
-        _INTEGERS.get(element)
-        or _PLAIN.get(element)
-        or {"float4": pa.float32(), "float8": pa.float64()}.get(element, pa.string())
-    )
-    return None if inner is None else _cast_to(pa.list_(wanted))
+    inner = _conversion(kind.value_type, element, modifier)
+    wanted = _ARROW.get(element, pa.string())
+    if inner is None:
+        return None
+    whole, each = _cast_to(pa.list_(wanted)), inner
+
+    def checked(column: pa.Array) -> pa.Array:
+        each(column.flatten())
+        return whole(column)
+
+    return whole if modifier == _NO_MODIFIER else checked
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
 from onceward.sinks.postgres.rejected import find_rejected, is_rejection
-from onceward.sinks.postgres.rows import RowCopier
+from onceward.sinks.postgres.rows import RowCopier, described
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
 
@@ -102,7 +102,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
             return
         if self.target.mode == "replace":
             # Not TRUNCATE, which empties the table also for readers who began before us.
-            session.run(f"DELETE FROM {self.target.table}")
+            session.run(f"DELETE FROM {described(session, self.target)}")
         copier = RowCopier(session, self.target)
         for slot in slots:
             for batch in slot.read():
