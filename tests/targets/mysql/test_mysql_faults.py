@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -43,10 +44,10 @@ def proxy(ground: Ground) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.fixture
-def own() -> Iterator[Ground]:
-    """A server that a test may kill."""
-    server = MariaDBServer().start()
+@pytest.fixture(params=[{}, {"log-bin": "log", "server-id": 1, "sync-binlog": 1}], ids=["plain", "with a binary log"])
+def own(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """A server that a test may kill. The binary log takes part in every commit, and in the recovery from a crash."""
+    server = MariaDBServer(**request.param).start()
     yield Ground(server, "test")
     server.close()
 
@@ -213,6 +214,49 @@ def test_the_server_is_killed_between_pre_commit_and_publish(own: Ground) -> Non
         assert list(sink.commit_all(handles)) == [AlreadyCommitted(), Committed()]
     assert ids(own) == [10 * epoch + row for epoch in range(3) for row in range(4)]
     assert own.prepared() == []
+
+
+def test_the_server_is_killed_at_random_moments(own: Ground, record_sweep: list[str]) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    sink = appending(own, timeout_s=10.0)
+    done, stop = [], threading.Event()
+
+    def deliver() -> None:
+        for epoch in itertools.count():
+            if stop.is_set():
+                return
+            deliver_epoch(sink, epoch)
+            done.append(epoch)
+
+    working = in_background(deliver)
+    for _ in range(6):
+        stop.wait(chance.uniform(0.05, 0.5))
+        own.server.kill()
+        own.server.start()
+    stop.set()
+    assert working.wait(60)
+    assert ids(own) == once(*done)
+    assert own.prepared() == []
+    record_sweep.append(f"MySQL, server killed 6 times during {len(done)} epochs, seed {seed}")
+
+
+def deliver_epoch(sink: Any, epoch: int) -> None:
+    """As the protocol would: stage until it worked, then commit that until it is known to have worked."""
+    handle = None
+    for attempt in itertools.count(1):
+        try:
+            handle = handle or stage(sink, context(sink, epoch, attempt=attempt))
+            for orphan in list(sink.pending(JOB)):
+                if orphan["transaction"] != handle["transaction"]:
+                    sink.abort(orphan)
+            outcome = sink.commit(handle)
+        except MySQLError:
+            continue
+        assert not isinstance(outcome, Lost), outcome
+        if not isinstance(outcome, RetryLater):
+            return
 
 
 def test_a_server_that_is_down_for_longer_than_every_retry_keeps_the_epochs_waiting(own: Ground) -> None:

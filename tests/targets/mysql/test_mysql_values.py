@@ -244,3 +244,33 @@ def test_dates_and_times_read_as_they_are(ground: Ground) -> None:
     sink.check(batch.schema, output_mode="append")
     send(sink, 0, batch)
     assert ground.query("SELECT CAST(d AS CHAR), CAST(t AS CHAR) FROM `rows`") == [("2026-02-28", "23:59:59.999999")]
+
+
+def test_a_slot_of_many_loads_is_loaded_while_its_rows_come_in(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceward.sinks.mysql.loader._BYTES_IN_A_LOAD", 1000)
+    sink = ground.sink()
+    batch = pa.record_batch({"n": pa.array(range(2000), pa.int64()), "t": [f"text {n}" for n in range(2000)]})
+    sink.check(batch.schema, output_mode="append")
+    stage_and_commit(sink, batch, iter([1]))
+    assert [(row["n"], row["t"]) for row in ground.rows()] == [(n, f"text {n}") for n in range(2000)]
+
+
+def test_a_row_refused_in_the_middle_of_a_slot_is_told_and_leaves_nothing(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceward.sinks.mysql.loader._BYTES_IN_A_LOAD", 1000)
+    sink = ground.sink()
+    batch = pa.record_batch({"x": [float("nan") if n == 700 else float(n) for n in range(2000)]})
+    sink.check(batch.schema, output_mode="append")
+    context = SlotContext(JOB, sink.name, 0, 0, 0, 1, RunId("rrrrrr"), AT, Fingerprint("f"))
+    transaction = sink.begin_transaction(context)
+
+    def deliver() -> None:
+        for start in range(0, 2000, 50):
+            sink.invoke(transaction, batch.slice(start, 50))
+        sink.pre_commit(transaction)
+
+    with pytest.raises(TargetRefused, match="nan in row 701"):
+        deliver()
+    sink.discard(transaction)
+    assert (ground.rows(), ground.prepared()) == ([], [])

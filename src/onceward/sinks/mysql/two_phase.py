@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -26,22 +27,39 @@ _MAY_NOT_RECOVER = frozenset({1227, 1401})
 
 
 class SlotTransaction:
-    """One attempt's share of an epoch. The connection is made when the first rows go out, and ends with the attempt."""
+    """One attempt's share of an epoch. The connection is made when the first rows go out, and ends with the attempt.
+
+    A slot with more rows than one load takes has a thread that loads them while the next ones come in: the server has
+    more to do with a row than we.
+    """
 
     def __init__(self, context: SlotContext, settings: Settings, ledger: Ledger) -> None:
         self.context = context
         self.loader = Loader(settings.target, settings, slot=context.slot)
         self._settings, self._ledger = settings, ledger
         self._session: Session | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._loading: Future[None] | None = None
         self.may_be_prepared = False
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Gather the rows, and load them when there are enough."""
-        if self.loader.add(batch):
-            self.loader.flush(self._begun())
+        """Gather the rows, and have them loaded when there are enough, after those before."""
+        if not self.loader.add(batch):
+            return
+        self._wait()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1)
+        self._loading = self._thread.submit(self.loader.loading(self._begun()))
+
+    def _wait(self) -> None:
+        """Until the load on its way has ended; as it ended."""
+        loading, self._loading = self._loading, None
+        if loading is not None:
+            loading.result()
 
     def prepare(self) -> None:
         """Load the rest, write the receipt, prepare, and let go of the connection: only then can others commit it."""
+        self._wait()
         session, context = self._begun(), self.context
         self.loader.flush(session)
         receipt = Receipt(
@@ -59,7 +77,10 @@ class SlotTransaction:
         self.close()
 
     def close(self) -> None:
-        """End the connection: what is not prepared is rolled back."""
+        """End the connection: what is not prepared is rolled back. A load on its way is not torn from its thread."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
         if self._session is not None:
             self._session.close()
             self._session = None
