@@ -26,6 +26,7 @@ class MariaDBServer(Server):
             self.find("mariadb-install-db", "mysql_install_db"),
             "--no-defaults",
             f"--datadir={self.folder / 'data'}",
+            f"--tmpdir={self.folder}",
             "--auth-root-authentication-method=normal",
         )
 
@@ -36,6 +37,8 @@ class MariaDBServer(Server):
             self.program,
             "--no-defaults",
             f"--datadir={self.folder / 'data'}",
+            # A server that starts removes the temporary tables that it finds there, also those of its neighbours.
+            f"--tmpdir={self.folder}",
             f"--socket={self.folder / 'socket'}",
             f"--pid-file={self.folder / 'pid'}",
             f"--port={self.port}",
