@@ -13,6 +13,7 @@ from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck
 from onceward.errors import EpochTimedOut, OncewardError
 from onceward.recovery import Opened
 from onceward.spark.schema import check_sinks
+from onceward.spark.source import check_retention
 from onceward.spark.staging import (
     consume,
     stage_by_engine,
@@ -74,6 +75,7 @@ class Delivery:
             if self._stopping:
                 return False
             if not self._checked:
+                check_retention(batch.sparkSession, self._limits.max_unpublished_epochs)
                 check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
                 self._checked = True
             use_this_python(batch)
