@@ -11,11 +11,11 @@ import redis as driver
 from between import inside, stand_between
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
+from onceward.connections.redis import hash_slot
 from onceward.errors import TargetRefused
 from onceward.sinks import RedisSink
 from onceward.sinks.redis import apply, ledger
 from onceward.sinks.redis.cluster import tags
-from onceward.sinks.redis.server import hash_slot
 from onceward.testing import CrashAt, Crashed, Harness, Source
 from onceward.testing.faults import shown
 from onceward.testing.servers import RedisCluster

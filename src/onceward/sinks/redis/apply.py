@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from onceward.connections.redis import Way
 from onceward.contracts import SlotValues
 from onceward.errors import TargetRefused
 from onceward.sinks.redis import ledger
@@ -15,7 +16,6 @@ from onceward.sinks.redis.ledger import Scope
 from onceward.sinks.redis.packing import packed_texts
 from onceward.sinks.redis.parts import Piece, parts, piece_of, pieces
 from onceward.sinks.redis.scripts import APPLY
-from onceward.sinks.redis.server import Way
 
 if TYPE_CHECKING:
     import redis

@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from onceward.connections.redis import HASH_SLOTS, hash_slot
 from onceward.contracts import SlotValues
 from onceward.sinks.redis.layout import Layout
 from onceward.sinks.redis.parts import Piece, piece_of
 from onceward.sinks.redis.rows import PackedRows, pack
-from onceward.sinks.redis.server import HASH_SLOTS, hash_slot
 
 
 @dataclass(frozen=True, slots=True)

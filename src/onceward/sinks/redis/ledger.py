@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from onceward.connections.redis import Way
 from onceward.contracts import SlotValues
 from onceward.errors import CheckpointRolledBack, OutputLost
 from onceward.identity import Fingerprint, Generation
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
-from onceward.sinks.redis.server import Way
 
 if TYPE_CHECKING:
     import redis

@@ -14,13 +14,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
+from onceward.connections.redis import Way, address, checked_url, driver, opened
 from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
 from onceward.errors import ConfigurationError, OncewardError, TargetRefused
 from onceward.identity import JobIdentity
 from onceward.sinks.redis import ledger
 from onceward.sinks.redis.apply import apply_to_cluster, apply_to_server
 from onceward.sinks.redis.layout import make_layout, refuse_unless_fitting
-from onceward.sinks.redis.server import Way, address, checked_url, driver, opened, refuse_unless_able
+from onceward.sinks.redis.readiness import refuse_unless_able
 
 
 class RedisSink(TransactionalWriteAheadSink):
