@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceward.connections.redis import Way
 from onceward.contracts import SlotValues
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected
 from onceward.sinks.redis import ledger
 from onceward.sinks.redis.cluster import groups, tags
 from onceward.sinks.redis.layout import Layout
@@ -64,8 +64,8 @@ def apply_to_cluster(
             continue
         try:
             grouped = list(groups(values, layout, rows_at_once=rows_at_once, skips=skips_null_keys))
-        except TargetRefused as error:
-            raise TargetRefused(f"slot {values.slot}: {error.message}", hint=error.hint) from None
+        except RowsRejected as error:
+            raise RowsRejected(f"slot {values.slot}, {error.message}") from None
         begun = piece_of(values, first=0, past=0, is_last=False, packed=None)
         ended = piece_of(values, first=0, past=values.rows, is_last=True, packed=None)
         if values.receipt is not None and not _apply_one(way, home, scope, layout, begun):
@@ -123,11 +123,7 @@ def _is_done(answer: Sequence[bytes], epoch: int) -> bool:
         case "elsewhere":
             return False
         case "refused":
-            raise TargetRefused(
-                f"the key {details[0]!r} cannot be written: {details[1]}",
-                hint="remove or rename it in Redis and start again; nothing of this part is in, what is staged stays",
-                epoch=epoch,
-            )
+            raise RowsRejected(f"the key {details[0]!r} cannot be written: {details[1]}", epoch=epoch)
         case _:
             ledger.refuse(int(details[0]), epoch, is_other=verdict == "other", state=verdict)
             raise AssertionError(f"the script answered {verdict!r}")

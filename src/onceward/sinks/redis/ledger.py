@@ -95,6 +95,15 @@ def rows_in(client: redis.Redis, slots: Sequence[SlotValues], scope: Scope) -> l
     return rows
 
 
+def rows_of(client: redis.Redis, scope: Scope, slot: int) -> int:
+    """How many rows of a slot stand in these receipts, those of one hash slot of a cluster."""
+    settled, value = _read(client, scope, [scope.field(slot)])
+    entry = None if value is None else Entry.parse(scope.field(slot).encode(), value)
+    if entry is None:
+        return ALL if settled is not None and scope.epoch <= int(settled) else 0
+    return ALL if entry.is_in else entry.rows
+
+
 def _read(client: redis.Redis, scope: Scope, fields: Sequence[str]) -> list[bytes | None]:
     found: Any = client.hmget(scope.key, [f"{scope.generation}/settled", *fields])
     return list(found)
