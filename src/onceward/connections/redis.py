@@ -6,6 +6,7 @@ from binascii import crc_hqx
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -138,6 +139,17 @@ def hash_slot(key: bytes) -> int:
         if end > start + 1:
             key = key[start + 1 : end]
     return crc_hqx(key, 0) % HASH_SLOTS
+
+
+@lru_cache(maxsize=1)
+def tags() -> tuple[str, ...]:
+    """For each hash slot the smallest number that, as text in braces, puts a key there."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < HASH_SLOTS:
+        found.setdefault(hash_slot(str(number).encode()), str(number))
+        number += 1
+    return tuple(found[slot] for slot in range(HASH_SLOTS))
 
 
 @contextmanager

@@ -18,7 +18,6 @@ import pyarrow as pa
 from onceward.connections.redis import Way, hash_slot
 from onceward.contracts import RejectedRow, SlotValues
 from onceward.sinks.redis import ledger
-from onceward.sinks.redis.cluster import tags
 from onceward.sinks.redis.layout import Layout, adds_fractions
 from onceward.sinks.redis.ledger import Scope
 from onceward.sinks.redis.rows import NULL_KEY, filled, no_number, not_numbers
@@ -119,8 +118,7 @@ class _Inside:
             return number < self.rows
         group = hash_slot(key)
         if group not in self._groups:
-            own = Scope(f"{self.scope.key}:{{{tags()[group]}}}", self.scope.generation, self.scope.epoch)
-            self._groups[group] = ledger.rows_of(self.way.client_of(group), own, self.slot)
+            self._groups[group] = ledger.rows_of_group(self.way, self.scope, self.slot, group)
         self._passed[group] += 1
         return self._passed[group] <= self._groups[group]
 
