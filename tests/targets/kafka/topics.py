@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +33,7 @@ class Ground:
         self.servers = servers or server.bootstrap
         number = next(_numbers)
         self.topic = server.create_topic(f"rows-{number}", partitions=partitions, **config)
+        self._starts: dict[int, int] = {}
         self.receipts_topic = server.create_topic(f"receipts-{number}", cleanup_policy="compact")
 
     def sink(self, *, check: bool = False, **options: Any) -> KafkaSink:
@@ -44,14 +46,40 @@ class Ground:
 
     def messages(self, topic: str | None = None, *, isolation: str = "read_committed") -> list[kafka.Message]:
         """Everything that a plain consumer sees, partition by partition, each in its order."""
-        return read_topic(self.server, topic or self.topic, isolation=isolation)
+        return read_topic(self.server, topic or self.topic, isolation=isolation, starts=self._starts)
+
+    def begin_anew(self) -> None:
+        """From here on the topic is as good as empty to `messages` and `rows`: cheaper than to make another."""
+        self._starts = ends_of(self.server, self.topic)
+
+    def is_open(self) -> bool:
+        """Whether a transaction in the topic holds up `read_committed` readers."""
+        return ends_of(self.server, self.topic) != ends_of(self.server, self.topic, isolation="read_committed")
 
     def rows(self) -> list[Row]:
         """What stands in the topic, where values are JSON objects."""
         return [json.loads(message.value()) for message in self.messages()]
 
 
-def read_topic(server: KafkaServer, topic: str, *, isolation: str = "read_committed") -> list[kafka.Message]:
+def ends_of(server: KafkaServer, topic: str, *, isolation: str = "read_uncommitted") -> dict[int, int]:
+    """Where each partition ends; for a `read_committed` reader that is before the first open transaction."""
+    address = {"bootstrap.servers": server.bootstrap, **server.client_settings()}
+    consumer = kafka.Consumer({**address, "group.id": "reader", "isolation.level": isolation})
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        places = [kafka.TopicPartition(topic, one) for one in partitions]
+        return {place.partition: consumer.get_watermark_offsets(place, timeout=10)[1] for place in places}
+    finally:
+        consumer.close()
+
+
+def read_topic(
+    server: KafkaServer,
+    topic: str,
+    *,
+    isolation: str = "read_committed",
+    starts: Mapping[int, int] | None = None,
+) -> list[kafka.Message]:
     """Up to where the topic ends now for such a reader; an open transaction ends it there."""
     consumer = kafka.Consumer(
         {
@@ -67,11 +95,12 @@ def read_topic(server: KafkaServer, topic: str, *, isolation: str = "read_commit
     found: dict[int, list[kafka.Message]] = {}
     try:
         partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
-        consumer.assign([kafka.TopicPartition(topic, one, kafka.OFFSET_BEGINNING) for one in partitions])
+        begin = {one: (starts or {}).get(one, kafka.OFFSET_BEGINNING) for one in partitions}
+        consumer.assign([kafka.TopicPartition(topic, one, at) for one, at in begin.items()])
         left, deadline = set(partitions), time.monotonic() + 30
         while left:
             assert time.monotonic() < deadline, f"no end of {topic} in sight"
-            for message in consumer.consume(10_000, timeout=0.05):
+            for message in consumer.consume(10_000, timeout=0.02):
                 error = message.error()
                 if error is None:
                     found.setdefault(message.partition(), []).append(message)
@@ -82,6 +111,14 @@ def read_topic(server: KafkaServer, topic: str, *, isolation: str = "read_commit
     finally:
         consumer.close()
     return [message for partition in sorted(found) for message in found[partition]]
+
+
+def until(holds: Callable[[], bool], *, within_s: float = 30.0) -> None:
+    """Wait for something that the broker does by itself."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to be"
+        threading.Event().wait(0.1)
 
 
 def slot_of(

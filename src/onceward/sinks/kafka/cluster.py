@@ -8,11 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from onceward.identity import JobName, SinkName
-from onceward.sinks.kafka.client import Client, KafkaFailed
+from onceward.sinks.kafka.client import Client, KafkaFailed, log
 from onceward.sinks.kafka.fitting import Topic
 from onceward.sinks.kafka.ledger import Ledger
 from onceward.sinks.kafka.settings import Settings, admin_driver, driver
 
+BY_DEFAULT = -1
+"""As many replicas as the brokers give a topic by default."""
+# Compaction leaves the segment alone that is being written; with small ones a start has little to read.
+_OF_RECEIPTS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(3_600_000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 PARTITION_OF_RECEIPTS = 0
 """All receipts stand in it, however many the topic has, so that adding some hides none."""
 _RECEIPTS_AT_ONCE = 1000
@@ -98,6 +107,11 @@ class Cluster:
             if failed.code != driver().KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
+    def create_for_receipts(self, name: str, like: Described | None) -> None:
+        """As many copies of the receipts as of the rows."""
+        log.warning("making the topic %r for receipts: it was not there", name)
+        self.create(name, partitions=1, replicas=like.replicas if like else BY_DEFAULT, config=_OF_RECEIPTS)
+
     def end_of(self, topic: str) -> int | None:
         """Where the receipts end now, transactions that are still open included; None when there is no such topic."""
         kafka = driver()
@@ -129,6 +143,9 @@ class Cluster:
         client = Client(self._settings, f"reading the receipts in {topic!r}")
         consumer = client.make(kafka.Consumer, self._settings.consumer())
         try:
+            with client.watched():
+                # It would learn of the topic by itself, half a second later.
+                consumer.list_topics(topic, timeout=self._settings.timeout_s)
             consumer.assign([kafka.TopicPartition(topic, PARTITION_OF_RECEIPTS, kafka.OFFSET_BEGINNING)])
             self._read_to(end, consumer, ledger, client, patience_s)
         finally:
@@ -145,7 +162,7 @@ class Cluster:
                     f"a transaction of somebody is open at offset {reached} of {end}, or the brokers are too slow"
                 )
             with client.watched():
-                messages = consumer.consume(_RECEIPTS_AT_ONCE, timeout=0.1)
+                messages = consumer.consume(_RECEIPTS_AT_ONCE, timeout=0.02)
             for message in messages:
                 error = message.error()
                 if error is None:

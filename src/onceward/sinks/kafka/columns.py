@@ -62,7 +62,7 @@ class Columns:
 def columns_of(choice: Choice, schema: pa.Schema) -> Columns:
     """Raise `TargetRefused` when the stream has not what the options name."""
     names = schema.names
-    by_convention = not choice.value and "value" in names and _is_text_or_bytes(schema.field("value").type)
+    by_convention = not choice.value and any(f.name == "value" and _is_text_or_bytes(f.type) for f in schema)
     topic_column = choice.topic_column
     if choice.topic is None and topic_column is None and "topic" in names:
         topic_column = "topic"

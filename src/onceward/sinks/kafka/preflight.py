@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from onceward.contracts import Finding, Grade
 from onceward.errors import TargetRefused
 from onceward.identity import SinkName, digest
-from onceward.sinks.kafka.client import Client, KafkaFailed
-from onceward.sinks.kafka.cluster import Cluster, Described
+from onceward.sinks.kafka.client import Client, KafkaFailed, log
+from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
 from onceward.sinks.kafka.settings import Settings, driver
-
-log = logging.getLogger("onceward")
-
-# Compaction leaves the segment alone that is being written; with small ones a start has little to read.
-_OF_RECEIPTS = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(16 << 20),
-    "segment.ms": str(3_600_000),
-    "min.cleanable.dirty.ratio": "0.1",
-}
-_BY_DEFAULT = -1
 
 
 @contextmanager
@@ -49,9 +37,7 @@ def check(
                 _make_topic(cluster, topic, partitions)
                 found = cluster.describe(named)
             if receipts_topic not in found:
-                replicas = found[topic].replicas if topic in found else _BY_DEFAULT
-                log.warning("making the topic %r for receipts: it was not there", receipts_topic)
-                cluster.create(receipts_topic, partitions=1, replicas=replicas, config=_OF_RECEIPTS)
+                cluster.create_for_receipts(receipts_topic, found.get(topic or ""))
                 found = cluster.describe(named)
         finally:
             cluster.close()
@@ -67,7 +53,7 @@ def _make_topic(cluster: Cluster, topic: str, partitions: int | None) -> None:
             hint="create it, or say create_partitions=N to have it made with so many partitions",
         )
     log.warning("making the topic %r with %d partitions: it was not there", topic, partitions)
-    cluster.create(topic, partitions=partitions, replicas=_BY_DEFAULT, config={})
+    cluster.create(topic, partitions=partitions, replicas=BY_DEFAULT, config={})
 
 
 def _refuse_unless_allowed(found: dict[str, Described], topic: str | None, receipts_topic: str) -> None:

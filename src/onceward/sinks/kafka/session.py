@@ -37,9 +37,9 @@ _POLL_S = 0.05
 class Topics:
     """What is known of the topics that rows go to; asked for when a new one turns up."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, known: Iterable[Topic]) -> None:
         self._cluster = cluster
-        self._known: dict[str, Topic | None] = {}
+        self._known: dict[str, Topic | None] = {topic.name: topic for topic in known}
 
     def get(self, name: str) -> Topic | None:
         """The topic, or None when there is none; one that was missing is asked for again."""
@@ -74,19 +74,29 @@ class Session:
         self._settings, self._receipts_topic, self._choice = settings, receipts_topic, choice
         self._client = Client(settings, "publishing")
         self._cluster = Cluster(settings)
-        self._topics = Topics(self._cluster)
+        self._topics = Topics(self._cluster, self._find_topics())
         self._undelivered: list[tuple[int, str, str]] = []
         self._batch_bytes = min(batch_bytes, self._largest_batch())
         config = settings.producer(settings.transactional_id(job, sink), batch_bytes=self._batch_bytes)
         self._producer = self._client.make(driver().Producer, config | {"on_delivery": self._delivered})
         try:
             with self._client.watched():
+                # Without it the driver asks for a coordinator too early, and again only half a second later.
+                self._producer.list_topics(receipts_topic, timeout=settings.timeout_s)
                 self._producer.init_transactions(settings.timeout_s)
             patience_s = settings.transaction_timeout_s + settings.timeout_s
             self.ledger = self._cluster.read_ledger(receipts_topic, job.name, sink, patience_s=patience_s)
         except BaseException:
             self.close()
             raise
+
+    def _find_topics(self) -> list[Topic]:
+        """The topic of all rows, if there is one, and that of the receipts, which is made if it is missing."""
+        names = [name for name in (self._choice.topic, self._receipts_topic) if name is not None]
+        found = self._cluster.describe(names)
+        if self._receipts_topic not in found:
+            self._cluster.create_for_receipts(self._receipts_topic, found.get(self._choice.topic or ""))
+        return [described.topic for described in found.values()]
 
     def _largest_batch(self) -> int:
         """The client makes batches without regard to what the topic takes; one that is too large fails as a whole."""

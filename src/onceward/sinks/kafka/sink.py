@@ -62,7 +62,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         timeout_s: float = 30.0,
         name: str | None = None,
     ) -> None:
-        super().__init__(name=name if name is not None else f"kafka:{topic if topic is not None else '*'}")
+        super().__init__(name=name if name is not None else f"kafka:{topic if topic is not None else '*'}"[:200])
         driver()
         try:
             self.choice = Choice(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from onceward.testing.servers.base import Server, ServerMissing, free_port
+from onceward.testing.servers.proxy import Proxy
 
 JARS_VARIABLE = "ONCEWARD_KAFKA_JARS"
 """Names the folder with the broker's jars: `libs` of a Kafka distribution, or what `tools/setup-kafka` made."""
@@ -66,8 +67,8 @@ rootLogger.appenderRef.console.ref = console
 class KafkaServer(Server):
     """A broker of its own. Settings are those of server.properties, with `_` for the dots.
 
-    `detour_port` is a second way in, whose clients are told to come back by `detour`: put a proxy's port there before
-    the start, and all they send goes through it.
+    Clients that come by `detour`, a proxy of its own, are told to come back that way, so that all they send goes
+    through it and can be cut.
     """
 
     package: ClassVar[str] = "kafka"
@@ -77,8 +78,8 @@ class KafkaServer(Server):
         self._jars = _find_jars()
         super().__init__(**settings)
         self._controller_port = free_port()
-        self.detour_port = free_port()
-        self.detour: int | None = None
+        self._detour_port = free_port()
+        self.detour = Proxy(self._detour_port)
 
     @classmethod
     def find(cls, *programs: str) -> str:
@@ -95,6 +96,16 @@ class KafkaServer(Server):
     def bootstrap(self) -> str:
         """Where clients find it."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def detour_bootstrap(self) -> str:
+        """Where clients find it that can be cut off."""
+        return f"127.0.0.1:{self.detour.port}"
+
+    def close(self) -> None:
+        """See `Server.close`."""
+        self.detour.close()
+        super().close()
 
     def prepare(self) -> None:
         """See `Server.prepare`."""
@@ -137,11 +148,11 @@ class KafkaServer(Server):
         return name
 
     def _write_properties(self) -> None:
-        client, detour = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.detour_port}"
+        client, detour = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._detour_port}"
         settings = {
             **_SETTINGS,
             "listeners": f"CLIENT://{client},DETOUR://{detour},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": f"CLIENT://{client},DETOUR://127.0.0.1:{self.detour or self.detour_port}",
+            "advertised.listeners": f"CLIENT://{client},DETOUR://{self.detour_bootstrap}",
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,DETOUR:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "log.dirs": self.folder / "data",
