@@ -32,6 +32,7 @@ from onceward.sinks.kafka.settings import Settings, driver
 _ABORT_WITHIN_S = 5.0
 _ROWS_AT_ONCE = 10_000
 _POLL_S = 0.05
+_FLUSH_S = 1.0
 
 
 class Topics:
@@ -183,12 +184,16 @@ class Session:
             self._producer.commit_transaction(self._settings.timeout_s)
 
     def _flush(self) -> None:
-        """Every record is at the brokers, or has failed."""
-        with self._client.watched():
-            left = self._producer.flush(self._settings.timeout_s)
-        self._raise_undelivered()
-        if left:
-            raise self._client.failed(f"{left} records were not taken within {self._settings.timeout_s:g} s")
+        """Every record is at the brokers, or has failed. Slow brokers get time, those that take nothing do not."""
+        left, since = len(self._producer), time.monotonic()
+        while left:
+            with self._client.watched():
+                now = self._producer.flush(_FLUSH_S)
+            self._raise_undelivered()
+            if now < left:
+                left, since = now, time.monotonic()
+            elif time.monotonic() - since > self._settings.timeout_s:
+                raise self._client.failed(f"{left} records were not taken within {self._settings.timeout_s:g} s")
 
     def _explained(self, failed: KafkaFailed, took_s: float) -> KafkaFailed:
         """A broker that ended the transaction for its age tells the client only that somebody else has the id."""

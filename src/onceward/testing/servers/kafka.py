@@ -73,6 +73,8 @@ class KafkaServer(Server):
 
     package: ClassVar[str] = "kafka"
     programs: ClassVar[tuple[str, ...]] = ("java",)
+    # A few seconds of processor time, which on a machine with much else to do can take a while to get.
+    starts_within_s: ClassVar[float] = 240.0
 
     def __init__(self, **settings: str | int) -> None:
         self._jars = _find_jars()
