@@ -233,7 +233,8 @@ def test_a_limit_lowered_while_running_is_noticed_and_named(ground: Ground) -> N
     assert write(sink, texts("x" * 50_000), epoch=1)
     entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("topic", ground.topic, incremental_configs=[entry])
-    ground.server.admin().incremental_alter_configs([resource])[resource].result(10)
+    admin = ground.server.admin()
+    admin.incremental_alter_configs([resource])[resource].result(10)
     with pytest.raises(KafkaFailed, match="too large"):
         write(sink, texts("x" * 50_000), epoch=2)
     with pytest.raises(RowsRejected, match="row 0 of slot 0 cannot be sent: it has 50000 bytes"):

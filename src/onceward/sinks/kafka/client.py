@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from onceward.sinks.kafka.settings import Settings, driver, said
@@ -29,13 +29,21 @@ class Client:
     def __init__(self, settings: Settings, doing: str) -> None:
         self._settings, self._doing = settings, doing
         self._last_words = ""
+        self._made: Any = None
 
     def make(self, kind: Any, config: Mapping[str, Any]) -> Any:
         """A client of this kind whose log is ours."""
         try:
-            return kind({**config, "error_cb": self._note, "logger": log})
+            made = kind({**config, "error_cb": self._note, "logger": log})
         except driver().KafkaException as error:
             raise self.failed(said(error)) from None
+        # A consumer's poll would take a record away.
+        self._made = None if isinstance(made, driver().Consumer) else made
+        return made
+
+    def let_go(self) -> None:
+        """Of what was made, so that it ends when its owner lets go too."""
+        self._made = None
 
     def _note(self, error: Any) -> None:
         self._last_words = str(error.str())
@@ -47,6 +55,9 @@ class Client:
             yield
         except driver().KafkaException as error:
             raise self.failed(said(error), error.args[0].code()) from None
+        except SystemError:
+            # So the driver answers when it hears in the middle of a call that it was fenced.
+            raise self.failed("the client broke off") from None
 
     def wait(self, future: Future[T]) -> T:
         """What an admin's answer is, or its error."""
@@ -58,5 +69,8 @@ class Client:
 
     def failed(self, why: str, code: int | None = None) -> KafkaFailed:
         """An error that says what was being done."""
+        if self._made is not None:
+            with suppress(Exception):
+                self._made.poll(0)
         words = f"; {self._last_words}" if self._last_words and self._last_words not in why else ""
         return KafkaFailed(self._settings.clean(f"{self._doing}: {why}{words}"), code)

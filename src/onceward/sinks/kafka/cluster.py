@@ -25,6 +25,13 @@ _OF_RECEIPTS = {
 PARTITION_OF_RECEIPTS = 0
 """All receipts stand in it, however many the topic has, so that adding some hides none."""
 _RECEIPTS_AT_ONCE = 1000
+_BETWEEN_LOOKS_S = 0.1
+
+
+def _coming_up() -> tuple[int, ...]:
+    """What is said of a topic that was just made, or whose leader was just lost."""
+    errors = driver().KafkaError
+    return (errors.LEADER_NOT_AVAILABLE, errors.UNKNOWN_TOPIC_OR_PART, errors.NOT_LEADER_FOR_PARTITION, errors._NOENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class Cluster:
     def close(self) -> None:
         """It keeps no socket open afterwards."""
         self._admin = None
+        self._client.let_go()
 
     def describe(self, names: Iterable[str]) -> dict[str, Described]:
         """Those of the topics that exist."""
@@ -112,8 +120,18 @@ class Cluster:
         log.warning("making the topic %r for receipts: it was not there", name)
         self.create(name, partitions=1, replicas=like.replicas if like else BY_DEFAULT, config=_OF_RECEIPTS)
 
-    def end_of(self, topic: str) -> int | None:
-        """Where the receipts end now, transactions that are still open included; None when there is no such topic."""
+    def end_of(self, topic: str) -> int:
+        """Where the receipts end now, transactions that are still open included. A new topic gets time to come up."""
+        deadline = time.monotonic() + self._settings.timeout_s
+        while True:
+            try:
+                return self._end_of(topic)
+            except KafkaFailed as failed:
+                if failed.code not in _coming_up() or time.monotonic() > deadline:
+                    raise
+                time.sleep(_BETWEEN_LOOKS_S)
+
+    def _end_of(self, topic: str) -> int:
         kafka = driver()
         place = kafka.TopicPartition(topic, PARTITION_OF_RECEIPTS)
         asked = self._admin.list_offsets(
@@ -121,12 +139,7 @@ class Cluster:
             isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
             request_timeout=self._settings.timeout_s,
         )
-        try:
-            return int(self._client.wait(asked[place]).offset)
-        except KafkaFailed as failed:
-            if failed.code == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise
+        return int(self._client.wait(asked[place]).offset)
 
     def read_ledger(self, topic: str, job: JobName, sink: SinkName, *, patience_s: float) -> Ledger:
         """Every receipt of this job's name and sink whose transaction is committed.

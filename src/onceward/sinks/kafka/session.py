@@ -112,6 +112,7 @@ class Session:
         with contextlib.suppress(Exception):
             self._producer.purge()
         self._producer = None
+        self._client.let_go()
         self._cluster.close()
 
     def waiting(self, slots: Sequence[SlotValues], epoch: int) -> list[SlotValues]:
@@ -185,6 +186,7 @@ class Session:
 
     def _flush(self) -> None:
         """Every record is at the brokers, or has failed. Slow brokers get time, those that take nothing do not."""
+        where = f"topic {self._choice.topic!r}" if self._choice.topic is not None else "the topics of the rows"
         left, since = len(self._producer), time.monotonic()
         while left:
             with self._client.watched():
@@ -193,7 +195,9 @@ class Session:
             if now < left:
                 left, since = now, time.monotonic()
             elif time.monotonic() - since > self._settings.timeout_s:
-                raise self._client.failed(f"{left} records were not taken within {self._settings.timeout_s:g} s")
+                raise self._client.failed(
+                    f"{left} records for {where} were not taken within {self._settings.timeout_s:g} s"
+                )
 
     def _explained(self, failed: KafkaFailed, took_s: float) -> KafkaFailed:
         """A broker that ended the transaction for its age tells the client only that somebody else has the id."""
