@@ -28,7 +28,7 @@ def pipeline(spark: SparkSession) -> DataFrame:
 
 
 job = Job(
-    name="counted",
+    name=WORK.name,
     checkpoint=CHECKPOINT,
     pipeline=pipeline,
     sinks=[KafkaSink(CONFIG["kafka"], topic="pv", key="app", timeout_s=20)],

@@ -96,8 +96,8 @@ def test_records_that_are_gone_stop_the_job_with_their_ranges_unless_accepted(
     view(broker, 200)
     assert run(ground, broker) == 0, said(ground)
     view(broker, 200)
-    asked = broker.admin().delete_records([client.TopicPartition("views", 1, 450)])
-    for done in asked.values():
+    admin = broker.admin()
+    for done in admin.delete_records([client.TopicPartition("views", 1, 450)]).values():
         done.result(30)
     source = KafkaSource(broker.bootstrap, topics="views")
     assert source.lost(ground.work / "checkpoint") == [OffsetRange("views", 1, 300, 450)]
