@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Output appears as it happens, also through a pipe.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test check bench soak clean java servers jars
+.PHONY: help demo test check bench soak kafka clean java servers jars
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: $(READY) java servers jars ## Measure the speed
 soak: $(READY) java servers ## Run for a long time under random crashes
 	@ONCEWARD_SOAK=1 $(BIN)/pytest -m soak
 
+kafka: $(READY) java .jars/kafka-broker/.ready ## Run a Kafka broker to try things with, until Ctrl-C
+	@$(BIN)/python tools/run-kafka
+
 clean: ## Remove .venv, caches and build output
 	@rm -rf .venv .jars .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	@rm -rf spark-warehouse metastore_db derby.log
@@ -44,8 +47,12 @@ clean: ## Remove .venv, caches and build output
 java:
 	@tools/setup-java
 
-servers:
+servers: .jars/kafka-broker/.ready
 	@tools/setup-servers
+
+# Not made where there is no Maven: then the tests that need the broker are skipped.
+.jars/kafka-broker/.ready: tools/jars/kafka-broker.xml tools/jars/kafka-connector.xml tools/setup-kafka
+	@tools/setup-kafka
 
 jars: .jars/.ready
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 JARS = Path(__file__).resolve().parent.parent / ".jars"
+CONNECTOR = JARS / "kafka-connector"
 ROW_SCHEMA = "id long, app string, value double, ts timestamp"
 
 
@@ -49,7 +50,7 @@ def session(cores: int = 2) -> SparkSession:
         # On few cores the threads of the default collector come and go, and with them up to half of the processor time.
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.jars", ",".join(str(jar) for jar in JARS.glob("*.jar")))
+        .config("spark.jars", ",".join(str(jar) for jar in [*JARS.glob("*.jar"), *CONNECTOR.glob("*.jar")]))
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )

@@ -8,7 +8,14 @@ from typing import TypeVar
 
 import pytest
 
-from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer, Server, ServerMissing
+from onceward.testing.servers import (
+    KafkaServer,
+    MariaDBServer,
+    PostgresServer,
+    RedisServer,
+    Server,
+    ServerMissing,
+)
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
@@ -41,6 +48,13 @@ def mariadb() -> Iterator[MariaDBServer]:
 @pytest.fixture(scope="session")
 def redis() -> Iterator[RedisServer]:
     server = started(RedisServer)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    server = started(KafkaServer)
     yield server
     server.close()
 

@@ -13,6 +13,7 @@
     │   └── CheckpointRolledBack    older than what the target has already received
     ├── EpochLost               decided, but nobody can say what was staged             exit 1
     ├── RowsRejected            the target does not take a row of a decided epoch        exit 1
+    ├── SourceDataLost          the source no longer has what is to be read next         exit 1
     ├── OutputLost              decided, but the target no longer has what was staged   exit 1
     ├── SinkMissing             pending work names a sink that the job does not have    exit 1
     ├── PublishFailed           the target did not take a decided epoch in time         exit 3
@@ -97,6 +98,10 @@ class EpochLost(OncewardError):
 
 class RowsRejected(OncewardError):
     """The epoch is decided, and the target refuses one of its rows for good. It and all later ones stay staged."""
+
+
+class SourceDataLost(OncewardError):
+    """Records that the job has not read yet are gone from its source; the message names them."""
 
 
 class OutputLost(OncewardError):

@@ -21,6 +21,7 @@ from onceward.testing.servers import RedisServer
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
+KAFKA = ROOT / "docs" / "targets" / "kafka.md"
 MYSQL = ROOT / "docs" / "targets" / "mysql.md"
 POSTGRES = ROOT / "docs" / "targets" / "postgres.md"
 WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
@@ -70,7 +71,7 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    executed = {README, WRITING_A_SINK, MYSQL, POSTGRES, REDIS}
+    executed = {README, WRITING_A_SINK, KAFKA, MYSQL, POSTGRES, REDIS}
     assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
@@ -84,8 +85,8 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
     assert int(passed[1]) > 40, printed
 
 
-@pytest.mark.parametrize("page", [MYSQL, POSTGRES], ids=lambda page: page.stem)
-def test_page_of_a_database_runs(page: Path) -> None:
+@pytest.mark.parametrize("page", [KAFKA, MYSQL, POSTGRES], ids=lambda page: page.stem)
+def test_page_of_a_target_runs(page: Path) -> None:
     """What is constructed there can be constructed; its behaviour is tested against the server."""
     for block in blocks(page, "python"):
         exec(block, {})

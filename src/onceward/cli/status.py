@@ -59,12 +59,14 @@ def _sinks(found: CheckpointStatus) -> Table:
 
 
 def _epochs(found: CheckpointStatus) -> Table:
-    sinks = [f"rows in {sink.name}" for sink in found.sinks]
-    table = Table("epoch", "state", "planned (UTC)", "settled (UTC)", *sinks, title="epochs", title_justify="left")
+    columns = [f"rows in {sink.name}" for sink in found.sinks]
+    reads_kafka = any(epoch.offsets for epoch in found.epochs)
+    columns += ["offsets in Kafka"] if reads_kafka else []
+    table = Table("epoch", "state", "planned (UTC)", "settled (UTC)", *columns, title="epochs", title_justify="left")
     for epoch in found.epochs:
         state = f"[{_COLOURS[epoch.state]}]{epoch.state}[/]"
         state += f" (taken over {epoch.takeovers}x)" if epoch.takeovers else ""
         times = (f"{time:%H:%M:%S}" if time else "-" for time in (epoch.planned_at, epoch.settled_at))
         rows = (f"{epoch.rows[sink.name]:,}" if sink.name in epoch.rows else "-" for sink in found.sinks)
-        table.add_row(str(epoch.epoch), state, *times, *rows)
+        table.add_row(str(epoch.epoch), state, *times, *rows, *([epoch.offsets or "-"] if reads_kafka else []))
     return table

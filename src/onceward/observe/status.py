@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from onceward.contracts import DecisionLog
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.manifest import EpochFiles, IdentityFile, Register, SettledLog
 from onceward.recovery import InDoubt
+from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 
@@ -21,7 +21,7 @@ State = Literal["planned", "staged", "decided", "settled", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class EpochStatus:
-    """One epoch. `rows` counts what each sink got or will get."""
+    """One epoch. `rows` counts what each sink got or will get; `offsets` is where it ends in Kafka, if it reads it."""
 
     epoch: int
     state: State
@@ -29,6 +29,7 @@ class EpochStatus:
     settled_at: datetime | None
     takeovers: int
     rows: dict[SinkName, int]
+    offsets: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def with_in_doubt(status: CheckpointStatus, found: Sequence[InDoubt]) -> Checkpo
     return replace(status, sinks=tuple(sinks))
 
 
-def _settled_epoch(settled: SettledLog, logs: DecisionLog, epoch: int) -> EpochStatus:
+def _settled_epoch(settled: SettledLog, logs: SparkLogs, epoch: int) -> EpochStatus:
     marker = settled.marker(epoch)
     barrier = logs.barrier(epoch)
     return EpochStatus(
@@ -109,10 +110,11 @@ def _settled_epoch(settled: SettledLog, logs: DecisionLog, epoch: int) -> EpochS
         settled_at=marker.settled_at if marker else None,
         takeovers=0,
         rows={name: total.rows for name, total in marker.sinks.items()} if marker else {},
+        offsets=shown(positions(logs.root, epoch)),
     )
 
 
-def _open_epoch(register: Register, logs: DecisionLog, epoch: int, files: EpochFiles, decided: int) -> EpochStatus:
+def _open_epoch(register: Register, logs: SparkLogs, epoch: int, files: EpochFiles, decided: int) -> EpochStatus:
     manifest = register.manifest(epoch, register.taken(epoch, files))
     barrier = logs.barrier(epoch)
     state: State
@@ -127,6 +129,7 @@ def _open_epoch(register: Register, logs: DecisionLog, epoch: int, files: EpochF
         settled_at=None,
         takeovers=files.highest,
         rows={name: entry.rows for name, entry in manifest.sinks.items()} if manifest else {},
+        offsets=shown(positions(logs.root, epoch)),
     )
 
 

@@ -51,6 +51,11 @@ class SparkLogs:
         timestamp = datetime.fromtimestamp(milliseconds / 1000, UTC)
         return Barrier(epoch, fingerprint_of("\n".join(lines).encode()), timestamp)
 
+    def sources(self, epoch: int) -> list[str]:
+        """Where the epoch ends in each source, one line each, as the source wrote it; none without an entry."""
+        lines = self._entry("offsets", epoch) if epoch >= 0 else None
+        return [] if lines is None else lines[2:]
+
     def is_engine_made(self, epoch: int) -> bool:
         """Same source positions as the epoch before, but another number of state partitions.
 

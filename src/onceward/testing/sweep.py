@@ -29,12 +29,12 @@ class Sweep:
     def points(self) -> int:
         """Crash at every point, finish, judge; how many there were."""
         harness = self.world()
-        count = self._live(harness, None).points
-        self._judge(harness)
+        count = self.live(harness, None).points
+        self.judge(harness)
         for point in range(count):
             harness = self.world()
-            self._live(harness, point)
-            self._judge(harness, point)
+            self.live(harness, point)
+            self.judge(harness, point)
         return count
 
     def pairs(self) -> tuple[int, int]:
@@ -42,28 +42,29 @@ class Sweep:
 
         A crash after one write and a crash before the next leave the same world, so pairs are made of the latter.
         """
-        count = self._live(self.world(), None).points
+        count = self.live(self.world(), None).points
         pairs = 0
         for first in distinct(count):
             harness = self.world()
-            self._live(harness, first)
-            again = self._live(harness, None).points
+            self.live(harness, first)
+            again = self.live(harness, None).points
             for second in distinct(again):
                 harness = self.world()
-                self._live(harness, first)
-                self._live(harness, second)
-                self._judge(harness, first, second)
+                self.live(harness, first)
+                self.live(harness, second)
+                self.judge(harness, first, second)
                 pairs += 1
         return count, pairs
 
-    def _live(self, harness: Harness, point: int | None) -> CrashAt:
+    def live(self, harness: Harness, point: int | None) -> CrashAt:
+        """One life, which dies at this point if it has it."""
         faults = CrashAt(point)
         ending = self.life(harness, faults)
         if point is not None and point < faults.points and not isinstance(ending, Crashed):
             raise AssertionError(f"point {point}: {ending}\n{shown(harness.trace)}")
         return faults
 
-    def _judge(self, harness: Harness, *points: int) -> None:
+    def judge(self, harness: Harness, *points: int) -> None:
         """A driver that is left alone finishes, and the audit is clean."""
         harness.drain()
         problems = harness.problems()

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-_STARTS_WITHIN_S = 60.0
 _STOPS_WITHIN_S = 30.0
 
 
@@ -37,6 +36,7 @@ class Server(ABC):
     accounts: ClassVar[tuple[str, ...]] = ()
     """Who runs it when we are root and it does not like that: the first account that exists."""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    starts_within_s: ClassVar[float] = 60.0
 
     def __init__(self, **settings: str | int) -> None:
         self.settings = settings
@@ -98,7 +98,7 @@ class Server(ABC):
                 user=self._user,
                 group=self._group,
             )
-        deadline = time.monotonic() + _STARTS_WITHIN_S
+        deadline = time.monotonic() + self.starts_within_s
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.program} did not start:\n{self.log[-4000:]}")

@@ -18,6 +18,7 @@ class _Rule:
     pattern: bytes
     answers: int
     times: int
+    at: int | None
 
 
 class Proxy:
@@ -37,14 +38,20 @@ class Proxy:
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut_after(self, pattern: bytes, *, answers: int = 0, times: int = 1) -> None:
+    def cut_after(self, pattern: bytes, *, answers: int = 0, times: int = 1, at: int | None = None) -> None:
         """Let a request with this pattern through, then `answers` pieces of answer, and cut instead of the next one.
 
         A client that first prepares a statement and then runs it gets one answer for each: with `answers=1` the
-        statement has been carried out when the connection is cut.
+        statement has been carried out when the connection is cut. `at` is where the pattern stands in a piece that the
+        client sends, for protocols whose requests begin with their kind; without it the pattern may stand anywhere.
         """
         with self._lock:
-            self._rule = _Rule(pattern, answers, times)
+            self._rule = _Rule(pattern, answers, times, at)
+
+    def cut_no_more(self) -> None:
+        """Let everything pass from here on."""
+        with self._lock:
+            self._rule = None
 
     def cut_all(self) -> None:
         """Cut every connection that is open now."""
@@ -87,6 +94,8 @@ class Proxy:
             rule = self._rule
             if rule is None or rule.times == 0:
                 return None
+            if rule.at is not None:
+                before, data = b"", data[rule.at : rule.at + len(rule.pattern)]
             # Only what ends in these bytes: a rule that is made now is not meant for an earlier request.
             overlap = before[1 - len(rule.pattern) :] if len(rule.pattern) > 1 else b""
             if rule.pattern not in overlap + data:

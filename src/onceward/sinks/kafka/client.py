@@ -1,0 +1,76 @@
+"""A client of the driver, and its errors as ours: cleaned of secrets, with what the brokers said last."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from onceward.sinks.kafka.settings import Settings, driver, said
+
+T = TypeVar("T")
+log = logging.getLogger("onceward.kafka")
+
+
+class KafkaFailed(Exception):
+    """The brokers did not do what they were asked, or nobody knows whether they did. `code` is the driver's."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Client:
+    """What one client was about, and the last thing that it said by itself (a refused password comes only that way)."""
+
+    def __init__(self, settings: Settings, doing: str) -> None:
+        self._settings, self._doing = settings, doing
+        self._last_words = ""
+        self._made: Any = None
+
+    def make(self, kind: Any, config: Mapping[str, Any]) -> Any:
+        """A client of this kind whose log is ours."""
+        try:
+            made = kind({**config, "error_cb": self._note, "logger": log})
+        except driver().KafkaException as error:
+            raise self.failed(said(error)) from None
+        # A consumer's poll would take a record away.
+        self._made = None if isinstance(made, driver().Consumer) else made
+        return made
+
+    def let_go(self) -> None:
+        """Of what was made, so that it ends when its owner lets go too."""
+        self._made = None
+
+    def _note(self, error: Any) -> None:
+        self._last_words = str(error.str())
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """The driver's errors become ours."""
+        try:
+            yield
+        except driver().KafkaException as error:
+            raise self.failed(said(error), error.args[0].code()) from None
+        except SystemError:
+            # So the driver answers when it hears in the middle of a call that it was fenced.
+            raise self.failed("the client broke off") from None
+
+    def wait(self, future: Future[T]) -> T:
+        """What an admin's answer is, or its error."""
+        with self.watched():
+            try:
+                return future.result(self._settings.timeout_s + 5)
+            except FutureTimeout:
+                raise self.failed("no answer") from None
+
+    def failed(self, why: str, code: int | None = None) -> KafkaFailed:
+        """An error that says what was being done."""
+        if self._made is not None:
+            with suppress(Exception):
+                self._made.poll(0)
+        words = f"; {self._last_words}" if self._last_words and self._last_words not in why else ""
+        return KafkaFailed(self._settings.clean(f"{self._doing}: {why}{words}"), code)

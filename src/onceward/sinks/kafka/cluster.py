@@ -1,0 +1,189 @@
+"""Questions to the brokers: which topics there are, what they take, and the receipts that stand in one of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onceward.identity import JobName, SinkName
+from onceward.sinks.kafka.client import Client, KafkaFailed, log
+from onceward.sinks.kafka.fitting import Topic
+from onceward.sinks.kafka.ledger import Ledger
+from onceward.sinks.kafka.settings import Settings, admin_driver, driver
+
+BY_DEFAULT = -1
+"""As many replicas as the brokers give a topic by default."""
+# Compaction leaves the segment alone that is being written; with small ones a start has little to read.
+_OF_RECEIPTS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(3_600_000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+PARTITION_OF_RECEIPTS = 0
+"""All receipts stand in it, however many the topic has, so that adding some hides none."""
+_RECEIPTS_AT_ONCE = 1000
+_BETWEEN_LOOKS_S = 0.1
+
+
+def _coming_up() -> tuple[int, ...]:
+    """What is said of a topic that was just made, or whose leader was just lost."""
+    errors = driver().KafkaError
+    return (errors.LEADER_NOT_AVAILABLE, errors.UNKNOWN_TOPIC_OR_PART, errors.NOT_LEADER_FOR_PARTITION, errors._NOENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A topic as the brokers describe it. `may` names what we are allowed to do with it."""
+
+    topic: Topic
+    replicas: int
+    config: Mapping[str, str]
+    may: frozenset[str]
+
+
+class Cluster:
+    """One connection for questions; made when needed, closed with `close`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client = Client(settings, "asking the brokers")
+        self._admin = self._client.make(admin_driver().AdminClient, settings.connection())
+
+    def close(self) -> None:
+        """It keeps no socket open afterwards."""
+        self._admin = None
+        self._client.let_go()
+
+    def describe(self, names: Iterable[str]) -> dict[str, Described]:
+        """Those of the topics that exist."""
+        kafka = driver()
+        names = list(dict.fromkeys(names))
+        found: dict[str, Described] = {}
+        asked = self._admin.describe_topics(
+            kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=self._settings.timeout_s
+        )
+        described = {}
+        for name, future in asked.items():
+            try:
+                described[name] = self._client.wait(future)
+            except KafkaFailed as failed:
+                if failed.code not in (
+                    kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+                    kafka.KafkaError.TOPIC_EXCEPTION,
+                    kafka.KafkaError._UNKNOWN_TOPIC,
+                ):
+                    raise
+        configs = self._configs(described)
+        for name, one in described.items():
+            config = configs[name]
+            limit = config.get("max.message.bytes")
+            topic = Topic(name, len(one.partitions), None if limit is None else int(limit))
+            may = frozenset(operation.name for operation in one.authorized_operations or ())
+            found[name] = Described(topic, len(one.partitions[0].replicas), config, may)
+        return found
+
+    def _configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Their settings; none where we may not see them."""
+        admin = admin_driver()
+        wanted = {name: admin.ConfigResource(admin.RESOURCE_TOPIC, name) for name in names}
+        if not wanted:
+            return {}
+        asked = self._admin.describe_configs(list(wanted.values()), request_timeout=self._settings.timeout_s)
+        configs = {}
+        for name, resource in wanted.items():
+            try:
+                entries = self._client.wait(asked[resource])
+                configs[name] = {key: str(entry.value) for key, entry in entries.items()}
+            except KafkaFailed as failed:
+                if failed.code != driver().KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise
+                configs[name] = {}
+        return configs
+
+    def create(self, name: str, *, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
+        """Make a topic, unless somebody else just made it."""
+        topic = admin_driver().NewTopic(
+            name, num_partitions=partitions, replication_factor=replicas, config=dict(config)
+        )
+        asked = self._admin.create_topics([topic], operation_timeout=self._settings.timeout_s)
+        try:
+            self._client.wait(asked[name])
+        except KafkaFailed as failed:
+            if failed.code != driver().KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def create_for_receipts(self, name: str, like: Described | None) -> None:
+        """As many copies of the receipts as of the rows."""
+        log.warning("making the topic %r for receipts: it was not there", name)
+        self.create(name, partitions=1, replicas=like.replicas if like else BY_DEFAULT, config=_OF_RECEIPTS)
+
+    def end_of(self, topic: str) -> int:
+        """Where the receipts end now, transactions that are still open included. A new topic gets time to come up."""
+        deadline = time.monotonic() + self._settings.timeout_s
+        while True:
+            try:
+                return self._end_of(topic)
+            except KafkaFailed as failed:
+                if failed.code not in _coming_up() or time.monotonic() > deadline:
+                    raise
+                time.sleep(_BETWEEN_LOOKS_S)
+
+    def _end_of(self, topic: str) -> int:
+        kafka = driver()
+        place = kafka.TopicPartition(topic, PARTITION_OF_RECEIPTS)
+        asked = self._admin.list_offsets(
+            {place: admin_driver().OffsetSpec.latest()},
+            isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._settings.timeout_s,
+        )
+        return int(self._client.wait(asked[place]).offset)
+
+    def read_ledger(self, topic: str, job: JobName, sink: SinkName, *, patience_s: float) -> Ledger:
+        """Every receipt of this job's name and sink whose transaction is committed.
+
+        A committed receipt stays hidden while an *earlier* transaction in the topic is open, be it of another job. So
+        it is not enough to read what can be read: this reads up to where the topic ended when asked, and waits for
+        those that are open there. They end with their publish, or by their time-out.
+        """
+        ledger = Ledger(job, sink)
+        end = self.end_of(topic)
+        if not end:
+            return ledger
+        kafka = driver()
+        client = Client(self._settings, f"reading the receipts in {topic!r}")
+        consumer = client.make(kafka.Consumer, self._settings.consumer())
+        try:
+            with client.watched():
+                # It would learn of the topic by itself, half a second later.
+                consumer.list_topics(topic, timeout=self._settings.timeout_s)
+            consumer.assign([kafka.TopicPartition(topic, PARTITION_OF_RECEIPTS, kafka.OFFSET_BEGINNING)])
+            self._read_to(end, consumer, ledger, client, patience_s)
+        finally:
+            consumer.close()
+        return ledger
+
+    def _read_to(self, end: int, consumer: Any, ledger: Ledger, client: Client, patience_s: float) -> None:
+        kafka = driver()
+        deadline = time.monotonic() + patience_s
+        reached = 0
+        while reached < end:
+            if time.monotonic() > deadline:
+                raise client.failed(
+                    f"a transaction of somebody is open at offset {reached} of {end}, or the brokers are too slow"
+                )
+            with client.watched():
+                messages = consumer.consume(_RECEIPTS_AT_ONCE, timeout=0.02)
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    if message.key() is not None:
+                        ledger.add(message.key(), message.value())
+                    reached = message.offset() + 1
+                elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                    # Stands past the markers of transactions too, which are no messages.
+                    reached = max(reached, message.offset())
+                else:
+                    raise client.failed(error.str(), error.code())

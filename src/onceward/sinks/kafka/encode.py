@@ -1,0 +1,134 @@
+"""Rows as records: each part of them a whole column at a time, then one record after the other for the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from onceward.sinks.json_text import iso_text, json_values
+
+if TYPE_CHECKING:
+    from onceward.sinks.kafka.columns import Columns
+
+Header = tuple[str | None, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Some rows of a slot. `topics` is one text for all of them, or a column."""
+
+    topics: str | pa.Array
+    keys: pa.Array | None
+    values: pa.Array
+    partitions: pa.Array | None
+    timestamps: pa.Array | None
+    headers: list[list[Header] | None] | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def names(self) -> set[str | None]:
+        """The topics that occur."""
+        return {self.topics} if isinstance(self.topics, str) else set(self.topics.unique().to_pylist())
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The client's arguments for each record: topic, value, key, and where needed partition, callbacks (none), time
+        and headers."""
+        topics = repeat(self.topics) if isinstance(self.topics, str) else self.topics.to_pylist()
+        keys = repeat(None) if self.keys is None else self.keys.to_pylist()
+        values = self.values.to_pylist()
+        if self.partitions is None and self.timestamps is None and self.headers is None:
+            return zip(topics, values, keys, strict=False)
+        partitions = repeat(-1) if self.partitions is None else self.partitions.to_pylist()
+        timestamps = repeat(0) if self.timestamps is None else self.timestamps.to_pylist()
+        headers = repeat(None) if self.headers is None else self.headers
+        return zip(topics, values, keys, partitions, repeat(None), repeat(None), timestamps, headers, strict=False)
+
+
+def records_of(batch: pa.RecordBatch, columns: Columns) -> Records:
+    """The batch's rows as records."""
+    column = batch.column
+    return Records(
+        topics=columns.topic if columns.topic is not None else _text(column(str(columns.topic_column))),
+        keys=_key(batch, columns.key),
+        values=_value(batch, columns),
+        partitions=None if columns.partition is None else _filled(column(columns.partition), -1),
+        timestamps=None if columns.timestamp is None else _milliseconds(column(columns.timestamp)),
+        headers=None if columns.headers is None else _headers(column(columns.headers)),
+    )
+
+
+def refused_type(kind: pa.DataType) -> str | None:
+    """Why a type has no form in a record; None when it has."""
+    if pt.is_duration(kind) or pt.is_interval(kind) or pt.is_union(kind):
+        return "cast it to text, a number or bytes"
+    try:
+        json_values(pa.nulls(0, kind))
+    except (pa.ArrowException, TypeError) as error:
+        return f"{error}: cast it to text"
+    return None
+
+
+def _key(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array | None:
+    if not names:
+        return None
+    return as_text(batch.column(names[0])) if len(names) == 1 else _object(batch, names)
+
+
+def _value(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    if columns.value_is_object:
+        return _object(batch, columns.value)
+    column = batch.column(columns.value[0])
+    return json_values(column) if columns.format == "json" else as_text(column)
+
+
+def _object(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
+    """One JSON object a row; fields that are null are left out, as Spark's to_json does."""
+    return json_values(pa.StructArray.from_arrays([batch.column(name) for name in names], names=list(names)))
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """Text and bytes as they are, numbers decimal, moments in ISO 8601 (UTC), nested values as JSON, null as null."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pt.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or kind == pa.binary_view():
+        return column.cast(pa.binary())
+    if pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
+        return iso_text(column)
+    if pt.is_nested(kind) or pt.is_boolean(kind) or pt.is_decimal(kind) or pt.is_null(kind):
+        return json_values(column)
+    return column.cast(pa.string())
+
+
+def _text(column: pa.Array) -> pa.Array:
+    return as_text(column).cast(pa.string())
+
+
+def _filled(column: pa.Array, instead: int) -> pa.Array:
+    return pc.fill_null(column.cast(pa.int64()), instead)
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    if pt.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return _filled(column, 0)
+
+
+def _headers(column: pa.Array) -> list[list[Header] | None]:
+    return [
+        None if row is None else [(one["key"], _as_bytes(one["value"])) for one in row if one is not None]
+        for row in column.to_pylist()
+    ]
+
+
+def _as_bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

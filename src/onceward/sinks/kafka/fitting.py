@@ -1,0 +1,98 @@
+"""What a topic takes, and which records of an epoch it does not: known before any of them is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onceward.sinks.kafka.encode import Records
+
+DEFAULT_MAX_BYTES = 1_000_000
+# A batch's own header, and the most that lengths, attributes and times take in a record.
+_FRAME_BYTES = 61 + 40
+_HEADER_FRAME_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`max_bytes` is the largest batch that the brokers take; None where they did not tell."""
+
+    name: str
+    partitions: int
+    max_bytes: int | None = None
+
+    @property
+    def record_bytes(self) -> int:
+        """How large key, value and headers of a record may be together. Counted before compression."""
+        return (DEFAULT_MAX_BYTES if self.max_bytes is None else self.max_bytes) - _FRAME_BYTES
+
+
+TopicOf = Callable[[str], Topic | None]
+"""Looks a topic up; None when there is none."""
+
+
+def misfits(records: Records, topic_of: TopicOf) -> Iterator[tuple[int, str]]:
+    """Each record that its topic will not take: its place among these, and why."""
+    if not len(records):
+        return
+    names = records.names()
+    if len(names) == 1:
+        (name,) = names
+        yield from _of_topic(records, name, topic_of, None)
+        return
+    for name in names:
+        rows = pc.is_null(records.topics) if name is None else pc.fill_null(pc.equal(records.topics, name), False)
+        yield from _of_topic(records, name, topic_of, rows)
+
+
+def _of_topic(
+    records: Records, name: str | None, topic_of: TopicOf, rows: pa.Array | None
+) -> Iterator[tuple[int, str]]:
+    topic = topic_of(name) if name else None
+    if topic is None:
+        everything = pa.array([True] * len(records)) if rows is None else rows
+        yield from _named(everything, "its topic is null" if not name else f"there is no topic {name!r}")
+        return
+    sizes = _sizes(records)
+    # Most often none is too large, and one number shows it.
+    if pc.max(sizes).as_py() > topic.record_bytes:
+        for row, _ in _named(_both(pc.greater(sizes, topic.record_bytes), rows), ""):
+            yield row, f"it has {sizes[row]} bytes, and topic {name!r} takes {topic.record_bytes}"
+    if records.partitions is not None:
+        # -1 stands for none: the key decides.
+        numbers = records.partitions
+        outside = pc.or_(pc.greater_equal(numbers, topic.partitions), pc.less(numbers, -1))
+        for row, _ in _named(_both(outside, rows), ""):
+            yield row, f"it is for partition {numbers[row]}, and topic {name!r} has {topic.partitions}"
+    if records.headers is not None:
+        nameless = [any(key is None for key, _ in row or ()) for row in records.headers]
+        yield from _named(_both(pa.array(nameless, pa.bool_()), rows), "a header of it has no name")
+
+
+def _sizes(records: Records) -> pa.Array:
+    sizes = _lengths(records.values)
+    if records.keys is not None:
+        sizes = pc.add(sizes, _lengths(records.keys))
+    if records.headers is not None:
+        taken = [
+            sum(_HEADER_FRAME_BYTES + len((key or "").encode()) + len(value or b"") for key, value in row or ())
+            for row in records.headers
+        ]
+        sizes = pc.add(sizes, pa.array(taken, pa.int64()))
+    return sizes
+
+
+def _lengths(column: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.binary_length(column), 0).cast(pa.int64())
+
+
+def _both(mask: pa.Array, rows: pa.Array | None) -> pa.Array:
+    return mask if rows is None else pc.and_(mask, rows)
+
+
+def _named(mask: pa.Array, why: str) -> Iterator[tuple[int, str]]:
+    for row in pc.indices_nonzero(mask).to_pylist():
+        yield row, why

@@ -1,0 +1,132 @@
+"""Before the start: do the topics exist, may we write to them, and do the brokers give us transactions?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from onceward.contracts import Finding, Grade
+from onceward.errors import TargetRefused
+from onceward.identity import SinkName, digest
+from onceward.sinks.kafka.client import Client, KafkaFailed, log
+from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
+from onceward.sinks.kafka.settings import Settings, driver
+
+
+@contextmanager
+def _refusing(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except KafkaFailed as failed:
+        raise TargetRefused(
+            f"cannot use the brokers at {settings.servers}: {failed}",
+            hint="check the address, the security settings in config, and that the brokers run",
+        ) from None
+
+
+def check(
+    settings: Settings, *, topic: str | None, partitions: int | None, receipts_topic: str, sink: SinkName
+) -> None:
+    """Raise `TargetRefused` when something is missing; make what the options let us make."""
+    with _refusing(settings):
+        cluster = Cluster(settings)
+        try:
+            named = [name for name in (topic, receipts_topic) if name is not None]
+            found = cluster.describe(named)
+            if topic is not None and topic not in found:
+                _make_topic(cluster, topic, partitions)
+                found = cluster.describe(named)
+            if receipts_topic not in found:
+                cluster.create_for_receipts(receipts_topic, found.get(topic or ""))
+                found = cluster.describe(named)
+        finally:
+            cluster.close()
+    _refuse_unless_allowed(found, topic, receipts_topic)
+    _refuse_unless_kept(found.get(receipts_topic), receipts_topic)
+    _refuse_unless_transactional(settings, sink)
+
+
+def _make_topic(cluster: Cluster, topic: str, partitions: int | None) -> None:
+    if partitions is None:
+        raise TargetRefused(
+            f"there is no topic {topic!r}",
+            hint="create it, or say create_partitions=N to have it made with so many partitions",
+        )
+    log.warning("making the topic %r with %d partitions: it was not there", topic, partitions)
+    cluster.create(topic, partitions=partitions, replicas=BY_DEFAULT, config={})
+
+
+def _refuse_unless_allowed(found: dict[str, Described], topic: str | None, receipts_topic: str) -> None:
+    for name, wanted in ((topic, {"WRITE"}), (receipts_topic, {"READ", "WRITE"})):
+        described = found.get(name) if name is not None else None
+        # Brokers that do not tell are asked by the first publish.
+        if described is not None and described.may and not wanted <= described.may:
+            missing = ", ".join(sorted(wanted - described.may))
+            raise TargetRefused(
+                f"this user lacks {missing} on topic {name!r}", hint="docs/targets/kafka.md lists what the sink needs"
+            )
+
+
+def _refuse_unless_kept(receipts: Described | None, name: str) -> None:
+    policy = receipts.config.get("cleanup.policy", "compact") if receipts is not None else "compact"
+    if policy != "compact":
+        raise TargetRefused(
+            f"topic {name!r} has cleanup.policy={policy}: receipts would be deleted, and rows could be sent again",
+            hint="set cleanup.policy=compact, or name another receipts_topic",
+        )
+
+
+def _refuse_unless_transactional(settings: Settings, sink: SinkName) -> None:
+    """Take an id that is used for nothing else: it meets every obstacle that the first publish would."""
+    kafka = driver()
+    client = Client(settings, "taking a transactional id")
+    try:
+        producer = client.make(kafka.Producer, settings.producer(f"{settings.id_prefix}-check-{digest(sink, 16)}"))
+        with client.watched():
+            producer.init_transactions(settings.timeout_s)
+    except KafkaFailed as failed:
+        if failed.code == kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            raise TargetRefused(
+                f"transaction_timeout_s ({settings.transaction_timeout_s:g} s) is above what the brokers allow",
+                hint="lower it, or raise transaction.max.timeout.ms of the brokers",
+            ) from None
+        raise TargetRefused(
+            f"the brokers at {settings.servers} give no transactions: {failed}",
+            hint="they need enough brokers for transaction.state.log.replication.factor, and the user needs WRITE on "
+            f"transactional ids that begin with {settings.id_prefix}-",
+        ) from None
+
+
+def cautions(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
+    """What the topics' settings mean for what was confirmed."""
+    with _refusing(settings):
+        cluster = Cluster(settings)
+        try:
+            found = cluster.describe(topics)
+        finally:
+            cluster.close()
+    for name, described in found.items():
+        yield _copies(name, described)
+        if described.config.get("unclean.leader.election.enable") == "true":
+            yield Finding(
+                f"topic {name}",
+                Grade.WARNING,
+                "a broker that lags behind may become its leader: records and receipts that were confirmed can vanish",
+                f"kafka-configs --alter --topic {name} --add-config unclean.leader.election.enable=false",
+            )
+        if described.topic.max_bytes is None:
+            yield Finding(
+                f"topic {name}",
+                Grade.WARNING,
+                "its max.message.bytes may not be seen, so records are taken to be limited to 1,000,000 bytes",
+                f"allow DESCRIBE_CONFIGS on topic {name}",
+            )
+
+
+def _copies(name: str, described: Described) -> Finding:
+    in_sync = int(described.config.get("min.insync.replicas", "1"))
+    says = f"{described.topic.partitions} partitions, {described.replicas} copies, at least {in_sync} in sync"
+    if described.replicas > 1 and in_sync > 1:
+        return Finding(f"topic {name}", Grade.FINE, says)
+    mend = "3 copies and min.insync.replicas=2 let a broker's disk be lost"
+    return Finding(f"topic {name}", Grade.WARNING, f"{says}: what one broker loses is lost", mend)

@@ -1,0 +1,171 @@
+"""How the brokers are reached: the client's settings, which of them are ours, and what of them is secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from onceward.errors import ConfigurationError
+from onceward.identity import JobIdentity, SinkName, digest
+
+Setting = str | int | float | bool
+
+# What exactly-once rests on, or what an option of the sink says.
+_OURS = {
+    "bootstrap.servers": "it is the sink's first argument",
+    "metadata.broker.list": "it is the sink's first argument",
+    "transactional.id": "the sink makes it from the names of job and sink",
+    "transaction.timeout.ms": "say transaction_timeout_s",
+    "enable.idempotence": "it is always on",
+    "acks": "it is always all",
+    "request.required.acks": "it is always all",
+    "isolation.level": "receipts are always read committed",
+    "group.id": "the sink joins no group",
+    "enable.auto.commit": "the sink commits no offsets",
+    "enable.partition.eof": "the sink needs it",
+    "auto.offset.reset": "receipts are always read from the beginning",
+    "delivery.report.only.error": "the sink needs it",
+    "compression.type": "say compression",
+    "compression.codec": "say compression",
+}
+# These are not only for producers.
+_OF_CONNECTIONS = re.compile(
+    r"(security|sasl|ssl|enable\.ssl|enable\.sasl|https|client|socket|connections|reconnect|retry|metadata|broker|api|"
+    r"resolve|debug|log)\b.*|log_level"
+)
+_SECRET = re.compile(r"password|secret|token|\.pem$|private|sasl\.oauthbearer\.config|assertion", re.IGNORECASE)
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_SHOWN = "***"
+
+
+def driver() -> ModuleType:
+    """The client library, or a clear word that it is missing."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise ConfigurationError(
+            "KafkaSink needs the package confluent-kafka", hint="pip install 'onceward[kafka]'"
+        ) from None
+    return confluent_kafka
+
+
+def admin_driver() -> ModuleType:
+    """The part of it that asks for topics and makes them."""
+    from confluent_kafka import admin
+
+    return admin
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked when made, without a connection. Its repr shows no secret."""
+
+    servers: str
+    config: Mapping[str, Setting] = field(repr=False)
+    compression: str
+    transaction_timeout_s: float
+    timeout_s: float
+    id_prefix: str
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if not self.servers or not all(re.fullmatch(r"[^\s,]+:\d{1,5}", one) for one in self.servers.split(",")):
+            raise ConfigurationError(f"{self.servers!r} names no brokers", hint="say host:port, or several with commas")
+        for name, value in self.config.items():
+            if name in _OURS:
+                raise ConfigurationError(f"{name} cannot be set in config", hint=_OURS[name])
+            if not isinstance(value, str | int | float | bool):
+                raise ConfigurationError(f"{name} in config is a {type(value).__name__}", hint="give text or a number")
+        if self.compression not in _COMPRESSIONS:
+            raise ConfigurationError(
+                f"compression is {self.compression!r}", hint=f"choose one of {', '.join(_COMPRESSIONS)}"
+            )
+        if not 1 <= self.transaction_timeout_s <= 2_147_483:
+            raise ConfigurationError(
+                f"transaction_timeout_s is {self.transaction_timeout_s}", hint="give seconds, 1 or more"
+            )
+        if self.timeout_s <= 0:
+            raise ConfigurationError(f"timeout_s is {self.timeout_s}", hint="give seconds")
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", self.id_prefix):
+            raise ConfigurationError(
+                f"id_prefix is {self.id_prefix!r}", hint="use letters, digits, dots, hyphens and underscores"
+            )
+        self._refuse_what_the_driver_refuses()
+
+    def _refuse_what_the_driver_refuses(self) -> None:
+        kafka = driver()
+        try:
+            # Without an address it connects to nobody.
+            kafka.Producer({**self.producer("check"), "bootstrap.servers": "", "log_level": 0})
+        except (kafka.KafkaException, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"the client does not take config: {self.clean(_said(error))}",
+                hint="the names are those of librdkafka's CONFIGURATION.md",
+            ) from None
+
+    def connection(self) -> dict[str, Setting]:
+        """For every kind of client."""
+        return {
+            "bootstrap.servers": self.servers,
+            "client.id": "onceward",
+            "socket.keepalive.enable": True,
+            **{name: value for name, value in self.config.items() if _OF_CONNECTIONS.fullmatch(name)},
+        }
+
+    def producer(self, transactional_id: str, *, batch_bytes: int | None = None) -> dict[str, Setting]:
+        """For the client that publishes under this id."""
+        return {
+            **self.connection(),
+            # As Java's clients and Spark's own sink place keys, so that topics stay joinable.
+            "partitioner": "murmur2_random",
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 256 << 10,
+            "topic.metadata.propagation.max.ms": 5_000,
+            **self.config,
+            **({} if batch_bytes is None else {"batch.size": batch_bytes}),
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": round(self.transaction_timeout_s * 1000),
+            "enable.idempotence": True,
+            "compression.type": self.compression,
+            "delivery.report.only.error": True,
+        }
+
+    def consumer(self) -> dict[str, Setting]:
+        """For the client that reads receipts. It joins no group, but the driver wants one named."""
+        return {
+            **self.connection(),
+            "group.id": f"{self.id_prefix}-receipts",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+        }
+
+    def transactional_id(self, job: JobIdentity, sink: SinkName) -> str:
+        """One for each generation of a job and each of its sinks, for ever the same: who takes it fences the last."""
+        return f"{self.id_prefix}-{digest(job.name, 16)}-{job.generation}-{digest(sink, 16)}"
+
+    def clean(self, text: str) -> str:
+        """The text without the secrets, whoever put them there."""
+        for name, value in self.config.items():
+            if _SECRET.search(name) and str(value):
+                text = text.replace(str(value), _SHOWN)
+        return text
+
+    def shown(self) -> dict[str, Setting]:
+        """The settings as they may be seen."""
+        return {name: _SHOWN if _SECRET.search(name) else value for name, value in self.config.items()}
+
+
+def _said(error: Exception) -> str:
+    """What the driver says, without its wrapping."""
+    first = error.args[0] if error.args else error
+    told = getattr(first, "str", None)
+    return str(told()) if callable(told) else str(first)
+
+
+said = _said

@@ -1,0 +1,225 @@
+"""Records in Kafka topics.
+
+Write-ahead: the rows of an epoch and their receipt, a record of a compacted topic, go out in one Kafka transaction, on
+the driver, after the decision. No transaction stays open across epochs, so none can time out while it waits for one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import ConfigurationError, OncewardError
+from onceward.identity import JobIdentity
+from onceward.sinks.kafka import preflight
+from onceward.sinks.kafka.columns import Choice, columns_of
+from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES
+from onceward.sinks.kafka.session import Session, SmallerBatches
+from onceward.sinks.kafka.settings import Setting, Settings, driver
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class KafkaSink(TransactionalWriteAheadSink):
+    """Exactly-once records for readers with `isolation.level=read_committed`.
+
+    `topic` is where all rows go, or `topic_column` says it for each row. Rows with a column `value` of text or bytes go
+    out by Spark's conventions (`key`, `value`, `topic`, `headers`, `partition`). Others become a JSON object of all
+    columns, or of those that `value` lists; `value="column"` with `format` string, json or bytes sends one column.
+    `key` is a column, or several for a JSON object; `headers`, `partition` and `timestamp` name columns. `config` are
+    settings of the client (librdkafka's names), such as those for security.
+    """
+
+    means = "write-ahead log, receipt in the same Kafka transaction"
+    epoch_at_once: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        servers: str,
+        *,
+        topic: str | None = None,
+        topic_column: str | None = None,
+        key: str | Sequence[str] = (),
+        value: str | Sequence[str] = (),
+        format: str | None = None,
+        headers: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+        compression: str = "lz4",
+        config: Mapping[str, Setting] | None = None,
+        create_partitions: int | None = None,
+        receipts_topic: str = "onceward-receipts",
+        id_prefix: str = "onceward",
+        rows_at_once: int = 1_000_000,
+        transaction_timeout_s: float = 60.0,
+        timeout_s: float = 30.0,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name if name is not None else f"kafka:{topic if topic is not None else '*'}"[:200])
+        driver()
+        try:
+            self.choice = Choice(
+                topic, topic_column, _as_names(key), _as_names(value), format, headers, partition, timestamp
+            )
+            self.settings = Settings(
+                servers, dict(config or {}), compression, transaction_timeout_s, timeout_s, id_prefix
+            )
+            _check_names(topic, receipts_topic)
+            if create_partitions is not None and create_partitions < 1:
+                raise ConfigurationError(f"create_partitions is {create_partitions}", hint="give 1 or more")
+            if rows_at_once < 1:
+                raise ConfigurationError(f"rows_at_once is {rows_at_once}", hint="give 1 or more")
+        except ConfigurationError as error:
+            raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
+        self.create_partitions = create_partitions
+        self.receipts_topic = receipts_topic
+        self.rows_at_once = rows_at_once
+        self._alone = threading.RLock()
+        self._session: Session | None = None
+        self._batch_bytes = DEFAULT_MAX_BYTES
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The configuration; what is open stays here."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_alone", "_session")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._alone, self._session = threading.RLock(), None
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        where = f"topic={self.choice.topic!r}" if self.choice.topic is not None else "topic by row"
+        return f"KafkaSink({self.settings.servers!r}, {where}, config={self.settings.shown()!r})"
+
+    # --- before the start -----------------------------------------------------------------------
+
+    def check(self, schema: pa.Schema, *, output_mode: str) -> None:
+        """Compare options and stream; then ask the brokers for topics, permissions and transactions."""
+        with self._named():
+            columns_of(self.choice, schema)
+            preflight.check(
+                self.settings,
+                topic=self.choice.topic,
+                partitions=self.create_partitions,
+                receipts_topic=self.receipts_topic,
+                sink=self.name,
+            )
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        topics = [name for name in (self.choice.topic, self.receipts_topic) if name is not None]
+        return preflight.cautions(self.settings, topics)
+
+    # --- publish --------------------------------------------------------------------------------
+
+    def send_transaction(
+        self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
+    ) -> bool:
+        """The rows of every slot that has no receipt yet, with the receipts: in one transaction, or a few if large.
+
+        Slots are never divided, so each is in with its receipt or not at all.
+        """
+        if not slots:
+            return True
+        with self._named(checkpoint_id), self._at(job) as session:
+            for group in _groups(session.waiting(slots, checkpoint_id), self.rows_at_once):
+                session.publish(group)
+        return True
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink.find_rejected`."""
+        with self._named(checkpoint_id), self._at(job) as session:
+            return session.find_rejected(session.waiting(slots, checkpoint_id))
+
+    # --- receipts -------------------------------------------------------------------------------
+
+    def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
+        """All of this job's name and this sink; below the watermark only those of each generation's last epoch.
+
+        The transactional id is taken first: what a predecessor left open is finished, so nothing can come to be behind
+        the reader's back. A driver that still publishes has to take the id again, and finds out what it missed.
+        """
+        with self._alone, self._named():
+            self._end()
+            with self._at(job) as session:
+                return list(session.ledger.receipts())
+
+    def forget(self, job: JobIdentity, below: int) -> None:
+        """See `Sink.forget`."""
+        with self._named(), self._at(job) as session:
+            session.forget(below)
+
+    # --- the session ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _at(self, job: JobIdentity) -> Iterator[Session]:
+        """The session of this job. A failure ends it: the next one asks the brokers how things stand."""
+        with self._alone:
+            if self._session is not None and self._session.job != job:
+                self._end()
+            try:
+                if self._session is None:
+                    self._session = Session(
+                        self.settings,
+                        job,
+                        self.name,
+                        choice=self.choice,
+                        receipts_topic=self.receipts_topic,
+                        batch_bytes=self._batch_bytes,
+                    )
+                yield self._session
+            except BaseException as error:
+                if isinstance(error, SmallerBatches):
+                    self._batch_bytes = error.size
+                self._end()
+                raise
+
+    def _end(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    @contextmanager
+    def _named(self, epoch: int | None = None) -> Iterator[None]:
+        """What is refused below here does not know which sink it is."""
+        try:
+            yield
+        except OncewardError as error:
+            error.sink = error.sink or self.name
+            error.epoch = error.epoch if error.epoch is not None else epoch
+            raise
+
+
+def _groups(slots: Sequence[SlotValues], rows_at_once: int) -> Iterator[list[SlotValues]]:
+    """Slots that go together, in order: as many as have so many rows, and at least one."""
+    group: list[SlotValues] = []
+    rows = 0
+    for slot in slots:
+        if group and rows + slot.rows > rows_at_once:
+            yield group
+            group, rows = [], 0
+        group.append(slot)
+        rows += slot.rows
+    if group:
+        yield group
+
+
+def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _check_names(topic: str | None, receipts_topic: str) -> None:
+    for option, name in (("topic", topic), ("receipts_topic", receipts_topic)):
+        if name is not None and (not _TOPIC.fullmatch(name) or name in (".", "..")):
+            raise ConfigurationError(
+                f"{option} is {name!r}", hint="use 1 to 249 letters, digits, dots, hyphens and underscores"
+            )
+    if topic == receipts_topic:
+        raise ConfigurationError("topic and receipts_topic are the same", hint="receipts need a topic of their own")

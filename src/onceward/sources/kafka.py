@@ -1,0 +1,138 @@
+"""Kafka as a source, thin over Spark's own connector: what is lost is said before Spark starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onceward.errors import ConfigurationError, SourceDataLost
+from onceward.sources.positions import OffsetRange, Place, positions
+from onceward.spark.checkpoint import SparkLogs
+from onceward.storage import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TIMEOUT_S = 30.0
+_SHOWN = 20
+
+
+class KafkaSource:
+    """Reads topics with Spark's connector, which must be on Spark's class path (`spark.jars.packages`).
+
+    Name `topics`, or a `pattern` for topics that may come later; new partitions are found while running. A checkpoint
+    goes on where it stopped, whatever the number of partitions or cores; `start` counts only without one. Records that
+    the brokers no longer have stop the job before Spark starts, with their ranges, unless `accept_loss`. `options` go
+    to the connector, `config` to our own client (librdkafka's names): give the security settings to both.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        *,
+        topics: str | Sequence[str] = (),
+        pattern: str | None = None,
+        start: str = "earliest",
+        records_at_once: int | None = None,
+        accept_loss: bool = False,
+        options: Mapping[str, str] | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        self.servers = servers
+        self.topics = (topics,) if isinstance(topics, str) else tuple(topics)
+        if bool(self.topics) == (pattern is not None):
+            raise ConfigurationError("name topics or a pattern, and not both", hint="KafkaSource(..., topics='views')")
+        if records_at_once is not None and records_at_once < 1:
+            raise ConfigurationError(f"records_at_once is {records_at_once}", hint="give 1 or more")
+        self.pattern = pattern
+        self.start = start
+        self.records_at_once = records_at_once
+        self.accept_loss = accept_loss
+        self.options = dict(options or {})
+        self._config = dict(config or {})
+
+    def load(self, spark: SparkSession, checkpoint: str | os.PathLike[str] | None = None) -> DataFrame:
+        """The stream, with the connector's columns (`key`, `value`, `topic`, `partition`, `offset`, ...).
+
+        With the job's checkpoint, `SourceDataLost` is raised when records that were not read yet are gone.
+        """
+        if checkpoint is not None and not self.accept_loss:
+            self._refuse_lost(local_path(checkpoint))
+        wanted = {
+            "kafka.bootstrap.servers": self.servers,
+            # Aborted and open transactions are none of a reader's business.
+            "kafka.isolation.level": "read_committed",
+            "startingOffsets": self.start,
+            "failOnDataLoss": str(not self.accept_loss).lower(),
+            **({"subscribePattern": self.pattern} if self.pattern else {"subscribe": ",".join(self.topics)}),
+            **({"maxOffsetsPerTrigger": str(self.records_at_once)} if self.records_at_once else {}),
+            **self.options,
+        }
+        return spark.readStream.format("kafka").options(**wanted).load()
+
+    def lost(self, checkpoint: str | os.PathLike[str]) -> list[OffsetRange]:
+        """What a start from this checkpoint would have to read, and the brokers no longer have.
+
+        Counted from the end of the last decided epoch: an undecided one is read again.
+        """
+        root = local_path(checkpoint)
+        resumed = positions(root, SparkLogs(root).decided())
+        first = _first_offsets(self._client(), resumed)
+        return sorted(
+            OffsetRange(*place, offset, first[place]) for place, offset in resumed.items() if first[place] > offset
+        )
+
+    def _refuse_lost(self, checkpoint: Path) -> None:
+        lost = self.lost(checkpoint)
+        if lost:
+            more = f", and {len(lost) - _SHOWN} more ranges" if len(lost) > _SHOWN else ""
+            raise SourceDataLost(
+                f"the brokers no longer have {', '.join(map(str, lost[:_SHOWN]))}{more}",
+                hint="restore them, or say accept_loss=True to go on with what is left",
+            )
+
+    def _client(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({**self._config, "bootstrap.servers": self.servers})
+
+
+def _first_offsets(admin: Any, places: Mapping[Place, int]) -> dict[Place, int]:
+    """The oldest record that the brokers have of each partition."""
+    import confluent_kafka as kafka
+    from confluent_kafka import admin as admin_module
+
+    earliest = admin_module.OffsetSpec.earliest()  # type: ignore[attr-defined, no-untyped-call]
+    wanted = {kafka.TopicPartition(*place): earliest for place in places}
+    if not wanted:
+        return {}
+    asked = admin.list_offsets(wanted, request_timeout=_TIMEOUT_S)
+    return {(place.topic, place.partition): int(future.result().offset) for place, future in asked.items()}
+
+
+def offsets_for_monitoring(
+    servers: str, group: str, checkpoint: str | os.PathLike[str], *, config: Mapping[str, str] | None = None
+) -> Callable[[int], None]:
+    """A hook for `Hooks(on_publish=…)`: the end of each settled epoch is committed to a consumer group.
+
+    Tools that watch lag see the job then, which with plain Spark they do not. **Never used for recovery**: a job goes
+    on where its checkpoint says, whatever stands in the group. The group must have no members of its own.
+    """
+    root = local_path(checkpoint)
+    settings: dict[str, Any] = {**(config or {}), "bootstrap.servers": servers, "group.id": group}
+
+    def commit(epoch: int) -> None:
+        import confluent_kafka as kafka
+
+        ends = [kafka.TopicPartition(*place, offset) for place, offset in positions(root, epoch).items()]
+        if not ends:
+            return
+        consumer = kafka.Consumer({**settings, "enable.auto.commit": False})
+        try:
+            consumer.commit(offsets=ends, asynchronous=False)
+        finally:
+            consumer.close()
+
+    return commit

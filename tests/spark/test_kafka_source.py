@@ -1,0 +1,116 @@
+"""Kafka in, Kafka out, with Spark's own connector: offsets of each epoch, lag for monitoring, and data that is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka as client
+import pytest
+from typer.testing import CliRunner
+
+from onceward.cli.main import app
+from onceward.errors import ConfigurationError
+from onceward.sources import KafkaSource, OffsetRange, offset_ranges
+from onceward.testing.servers import KafkaServer
+
+from .ground import Ground
+from .processes import run_to_end, said
+
+pytestmark = pytest.mark.cluster
+JOB = Path(__file__).with_name("kafka_counting.py")
+COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(JOB), "--json"]
+JARS = Path(__file__).resolve().parents[2] / ".jars" / "kafka-connector"
+APPS = ("maps", "mail", "news")
+
+
+@pytest.fixture
+def broker(kafka: KafkaServer) -> Iterator[KafkaServer]:
+    if not list(JARS.glob("*.jar")):
+        pytest.skip("Spark's Kafka connector is not there (run tools/setup-kafka)")
+    kafka.create_topic("views", partitions=2)
+    kafka.create_topic("pv", partitions=2)
+    yield kafka
+    admin = kafka.admin()
+    for done in admin.delete_topics(["views", "pv"]).values():
+        done.result(30)
+
+
+def view(broker: KafkaServer, count: int) -> None:
+    """As many page views of each app."""
+    producer = client.Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(count * len(APPS)):
+        producer.produce("views", APPS[number % len(APPS)], partition=number % 2)
+    assert producer.flush(30) == 0
+
+
+def counts(broker: KafkaServer) -> list[tuple[str, int]]:
+    """Every record of the output, in order for each app."""
+    consumer = client.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.partition.eof": True}
+    )
+    consumer.assign([client.TopicPartition("pv", n, client.OFFSET_BEGINNING) for n in range(2)])
+    found, ends = [], 0
+    while ends < 2:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error() is None:
+            row = json.loads(message.value())
+            found.append((row["app"], row["count"]))
+        else:
+            ends += 1
+    consumer.close()
+    return found
+
+
+def run(ground: Ground, broker: KafkaServer, **config: object) -> int:
+    jars = ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
+    return run_to_end(ground, *COMMAND, kafka=broker.bootstrap, settings={"spark.jars": jars}, **config)
+
+
+def test_counts_from_kafka_reach_kafka_once_and_offsets_are_shown(ground: Ground, broker: KafkaServer) -> None:
+    view(broker, 200)
+    assert run(ground, broker) == 0, said(ground)
+    checkpoint = ground.work / "checkpoint"
+    assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "the last count of each app"
+    assert len(counts(broker)) == len(set(counts(broker))), "no count came twice"
+    ranges = offset_ranges(checkpoint, 1)
+    assert ranges == [OffsetRange("views", 0, 150, 300), OffsetRange("views", 1, 150, 300)]
+    shown = CliRunner().invoke(app, ["status", str(checkpoint), "--json"])
+    epochs = {epoch["epoch"]: epoch["offsets"] for epoch in json.loads(shown.stdout)["epochs"]}
+    assert epochs[1] == "views (0, 300) (1, 300)"
+    assert lag(broker) == {0: 300, 1: 300}, "what tools that watch the group see"
+
+
+def lag(broker: KafkaServer) -> dict[int, int]:
+    consumer = client.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "counted-lag"})
+    places = consumer.committed([client.TopicPartition("views", n) for n in range(2)], timeout=30)
+    consumer.close()
+    return {place.partition: place.offset for place in places}
+
+
+def test_records_that_are_gone_stop_the_job_with_their_ranges_unless_accepted(
+    ground: Ground, broker: KafkaServer
+) -> None:
+    view(broker, 200)
+    assert run(ground, broker) == 0, said(ground)
+    view(broker, 200)
+    admin = broker.admin()
+    for done in admin.delete_records([client.TopicPartition("views", 1, 450)]).values():
+        done.result(30)
+    source = KafkaSource(broker.bootstrap, topics="views")
+    assert source.lost(ground.work / "checkpoint") == [OffsetRange("views", 1, 300, 450)]
+    assert run(ground, broker) == 1
+    assert "views-1: 300 to 449 (150 records)" in said(ground)
+    assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "nothing was read past the gap"
+    assert run(ground, broker, accept_loss=True) == 0, said(ground)
+    assert sum(dict(counts(broker)).values()) == 1200 - 150
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"topics": "a", "pattern": "b.*"}, {"topics": "a", "records_at_once": 0}], ids=str
+)
+def test_a_source_that_cannot_work_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError):
+        KafkaSource("localhost:9092", **options)  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""Crash points inside the Kafka sink: every call of its producer that the brokers notice, before it and after it.
+
+The protocol's own operations are wrapped by `onceward.testing.wrappers`; this stands below them, between the sink and
+the client library.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import confluent_kafka as kafka
+import pytest
+
+from onceward.testing import Faults
+
+_living: list[Faults] = []
+
+
+@contextmanager
+def inside(faults: Faults) -> Iterator[Faults]:
+    """Let every call of this driver's life pass through `faults`."""
+    _living.append(faults)
+    try:
+        yield faults
+    finally:
+        _living.pop()
+
+
+class WatchedProducer(kafka.Producer):
+    """Rows are at the brokers before the receipt follows them, so that a crash finds half a transaction there."""
+
+    def _perform(self, what: str, call: Any) -> Any:
+        return _living[-1].perform(f"kafka {what}", call) if _living else call()
+
+    def init_transactions(self, *args: Any) -> None:
+        self._perform("init", partial(super().init_transactions, *args))
+
+    def produce(self, topic: str, *args: Any) -> None:
+        send = partial(super().produce, topic, *args)
+        if not _living or not topic.startswith("receipts-"):
+            return send()
+        self.flush(10)
+        self._perform("receipt", lambda: (send(), self.flush(10)))
+
+    def commit_transaction(self, *args: Any) -> None:
+        self._perform("commit", partial(super().commit_transaction, *args))
+
+    def abort_transaction(self, *args: Any) -> None:
+        self._perform("abort", partial(super().abort_transaction, *args))
+
+
+def stand_between(patch: pytest.MonkeyPatch) -> None:
+    """From here on calls of producers can be crash points."""
+    patch.setattr(kafka, "Producer", WatchedProducer)

@@ -1,0 +1,36 @@
+"""The suite for transactional write-ahead sinks, on a real broker."""
+
+from typing import Any, ClassVar
+
+import pytest
+from topics import Ground, Row
+
+from onceward.sinks import KafkaSink
+from onceward.testing.conformance import TransactionalConformance
+from onceward.testing.engine import SCHEMA
+
+
+class OnABroker(TransactionalConformance):
+    options: ClassVar[dict[str, Any]] = {}
+
+    @pytest.fixture(autouse=True)
+    def _ground(self, ground: Ground) -> None:
+        self.ground = ground
+
+    def make_sink(self, name: str = "sink") -> KafkaSink:
+        sink = self.ground.sink(name=name, **self.options)
+        sink.check(SCHEMA, output_mode="append")
+        return sink
+
+    def read_rows(self) -> list[Row]:
+        return self.ground.rows()
+
+
+class TestJsonObjects(OnABroker):
+    options: ClassVar[dict[str, Any]] = {"key": "key"}
+
+
+class TestSlotBySlot(OnABroker):
+    """A transaction for each slot."""
+
+    options: ClassVar[dict[str, Any]] = {"key": "key", "rows_at_once": 1}

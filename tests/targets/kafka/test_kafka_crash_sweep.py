@@ -1,0 +1,119 @@
+"""A crash before and after every write to storage, log or broker, and pairs of them.
+
+The driver dies; the broker lives on, with what the dead one left open. Points are numbered anew after each start, as in
+`protocol/test_crash_sweep.py`. Every life has a sink and thus a producer of its own.
+"""
+
+import itertools
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from between import inside, stand_between
+from topics import Ground
+
+from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source, Sweep
+from onceward.testing.servers import KafkaServer
+from onceward.testing.sweep import distinct
+
+_worlds = itertools.count()
+
+
+@dataclass(frozen=True)
+class Cast:
+    name: str
+    source: Source
+    options: dict[str, Any] = field(default_factory=dict)
+    beside: Callable[[], Outlet] | None = None
+
+
+def fake() -> Outlet:
+    target = MemoryTarget()
+    return Outlet(FakeTwoPhaseSink(target), lambda: target.rows)
+
+
+WHOLE_EPOCHS = Cast("whole epochs", Source(ends=(2, 3), keys=2))
+SLOT_BY_SLOT = Cast("slot by slot", Source(ends=(4,), keys=2), {"rows_at_once": 1})
+WITH_A_TWO_PHASE_SINK = Cast("and a two-phase sink", Source(ends=(2,), keys=2), beside=fake)
+ONE_EPOCH = Cast("one epoch", Source(ends=(2,), keys=2), {"rows_at_once": 1})
+
+
+class Worlds:
+    """A world per history, and lives in it that can die inside the sink."""
+
+    def __init__(self, cast: Cast, server: KafkaServer) -> None:
+        self._cast, self._ground = cast, Ground(server)
+        self.traces: list[list[str]] = []
+
+    def world(self) -> Harness:
+        self._ground.begin_anew()
+        sink = self._ground.sink(key="key", **self._cast.options)
+        outlets = [Outlet(sink, self._ground.rows)]
+        if self._cast.beside is not None:
+            outlets.append(self._cast.beside())
+        harness = Harness(*outlets, source=self._cast.source, rows_in_a_batch=1, name=f"job {next(_worlds)}")
+        self.traces.append(harness.trace)
+        return harness
+
+    def life(self, harness: Harness, faults: CrashAt) -> Ending:
+        first, *others = harness.outlets
+        harness.outlets = (replace(first, sink=pickle.loads(pickle.dumps(first.sink))), *others)
+        with inside(faults):
+            return harness.life(faults)
+
+    def sweep(self) -> Sweep:
+        return Sweep(self.world, self.life)
+
+
+@pytest.fixture(autouse=True)
+def _between(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_between(monkeypatch)
+
+
+@pytest.mark.parametrize("cast", [WHOLE_EPOCHS, SLOT_BY_SLOT, WITH_A_TWO_PHASE_SINK], ids=lambda cast: cast.name)
+def test_a_crash_at_any_point(cast: Cast, kafka: KafkaServer, record_sweep: list[str]) -> None:
+    worlds = Worlds(cast, kafka)
+    points = worlds.sweep().points()
+    for call in ("init", "receipt", "commit"):
+        assert any(f"kafka {call}" in line for trace in worlds.traces for line in trace), "no point inside the sink"
+    record_sweep.append(f"Kafka {cast.name}: {points} crash points")
+
+
+def pairs_of(worlds: Worlds, firsts: list[int]) -> int:
+    """Crash at each of these points, and in the next life at every point of that; how many pairs there were."""
+    sweep, pairs = worlds.sweep(), 0
+    for first in firsts:
+        harness = worlds.world()
+        sweep.live(harness, first)
+        for second in distinct(sweep.live(harness, None).points):
+            harness = worlds.world()
+            sweep.live(harness, first)
+            sweep.live(harness, second)
+            sweep.judge(harness, first, second)
+            pairs += 1
+    return pairs
+
+
+def test_a_crash_at_any_point_of_the_recovery_from_a_crash_inside_the_sink(
+    kafka: KafkaServer, record_sweep: list[str]
+) -> None:
+    """The first one leaves a transaction open, or committed without anybody knowing."""
+    worlds = Worlds(ONE_EPOCH, kafka)
+    harness = worlds.world()
+    writes = worlds.sweep().live(harness, None).trace
+    firsts = [
+        2 * number + 1 for number, what in enumerate(writes) if what.startswith(("kafka receipt", "kafka commit"))
+    ]
+    assert len(firsts) >= 4, "two slots, each with a receipt and a commit"
+    record_sweep.append(f"Kafka {ONE_EPOCH.name}: {pairs_of(worlds, firsts)} ordered pairs inside the sink")
+
+
+@pytest.mark.soak
+def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
+    kafka: KafkaServer, record_sweep: list[str]
+) -> None:
+    worlds = Worlds(ONE_EPOCH, kafka)
+    points, pairs = worlds.sweep().pairs()
+    record_sweep.append(f"Kafka {ONE_EPOCH.name}: {points} points, {pairs} ordered pairs")

@@ -1,0 +1,361 @@
+"""Brokers and topics that fail or do not fit: each is refused or reported clearly, and nothing is lost."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import confluent_kafka as driver
+import pyarrow as pa
+import pytest
+from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
+
+from onceward.contracts import RejectedRow
+from onceward.errors import CheckpointRolledBack, DamagedFile, RowsRejected, TargetRefused
+from onceward.identity import Generation, JobIdentity, JobName
+from onceward.sinks.kafka.client import KafkaFailed
+from onceward.testing import Harness, Outlet, Source
+from onceward.testing.servers import KafkaServer
+
+IDS = pa.schema([("id", pa.int64())])
+
+
+# --- transactions -------------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_times_out_before_its_commit_is_published_again(ground: Ground) -> None:
+    """Scenario 22. The broker has thrown the rows away: they still stand in the log, and go out once."""
+    sink = ground.sink(transaction_timeout_s=1)
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        yield numbers(1)
+        sink._session._producer.flush(10)  # type: ignore[union-attr]
+        assert ground.is_open()
+        until(lambda: not ground.is_open())
+        yield numbers(2)
+
+    slot = slot_of(sink, numbers(1), numbers(2), read=slowly)
+    with pytest.raises(KafkaFailed, match="longer than transaction_timeout_s"):
+        send(sink, slot)
+    assert ground.rows() == []
+    assert send(sink, slot_of(sink, numbers(1), numbers(2)))
+    assert ids(ground.rows()) == [1, 2]
+
+
+def test_a_time_out_above_the_brokers_maximum_is_refused_at_the_start(ground: Ground) -> None:
+    """Scenario 24."""
+    with pytest.raises(TargetRefused, match="above what the brokers allow"):
+        ground.sink(transaction_timeout_s=3600).check(IDS, output_mode="append")
+
+
+def test_a_failure_in_mid_publish_does_not_hold_up_other_readers(ground: Ground) -> None:
+    """Scenario 47: the transaction is aborted at once, not left to its time-out."""
+    sink = ground.sink(transaction_timeout_s=60)
+
+    def damaged() -> Iterator[pa.RecordBatch]:
+        yield numbers(1)
+        sink._session._producer.flush(10)  # type: ignore[union-attr]
+        raise DamagedFile("the segment is torn")
+
+    with pytest.raises(DamagedFile):
+        send(sink, slot_of(sink, numbers(1), read=damaged))
+    plain = driver.Producer({"bootstrap.servers": ground.server.bootstrap})
+    for partition in range(2):
+        plain.produce(ground.topic, '{"id": 99}', partition=partition)
+    assert plain.flush(10) == 0
+    assert ids(ground.rows()) == [99, 99]
+
+
+def test_readers_wait_for_one_publish_at_most(ground: Ground) -> None:
+    """Between two epochs no transaction of ours is open, however long that lasts: what others write is seen at once."""
+    sink = ground.sink()
+    assert write(sink, numbers(1), epoch=1)
+    plain = driver.Producer({"bootstrap.servers": ground.server.bootstrap})
+    plain.produce(ground.topic, '{"id": 99}')
+    assert plain.flush(10) == 0
+    assert ids(ground.rows()) == [1, 99]
+
+
+def test_receipts_behind_an_open_transaction_of_another_job_are_waited_for(ground: Ground) -> None:
+    """A committed receipt is invisible while an earlier transaction in the topic is open; not to see it is no proof."""
+    stranger = driver.Producer({"bootstrap.servers": ground.server.bootstrap, "transactional.id": "stranger"})
+    stranger.init_transactions(10)
+    stranger.begin_transaction()
+    stranger.produce(ground.receipts_topic, b"{}", b"stranger", 0)
+    assert stranger.flush(10) == 0
+    sink = ground.sink()
+    timer = threading.Timer(2, lambda: stranger.commit_transaction(10))
+    timer.start()
+    assert write(sink, numbers(1)), "the receipts were read, for which it had to wait"
+    timer.join()
+    stranger.begin_transaction()
+    stranger.produce(ground.receipts_topic, b"{}", b"stranger", 0)
+    assert stranger.flush(10) == 0
+    assert write(sink, numbers(2), epoch=8)
+    timer = threading.Timer(2, lambda: stranger.abort_transaction(10))
+    timer.start()
+    assert {receipt.epoch for receipt in ground.sink().receipts(JOB)} == {7, 8}
+    timer.join()
+
+
+def test_one_jobs_name_being_the_prefix_of_anothers_disturbs_neither(ground: Ground) -> None:
+    """Scenario 32: they share topic, receipts and the sink's name, and fence each other not once."""
+    jobs = [JobIdentity(JobName(name), Generation("aaaaaaaa")) for name in ("app-1", "app-10", "app-1.")]
+    sinks = [ground.sink() for _ in jobs]
+    for epoch in range(3):
+        for number, (job, sink) in enumerate(zip(jobs, sinks, strict=True)):
+            slot = slot_of(sink, numbers(100 * number + epoch), epoch=epoch, job=job)
+            assert send(sink, slot, epoch=epoch, job=job)
+    for job in jobs:
+        assert {(r.job, r.epoch) for r in ground.sink().receipts(job)} == {(job.name, epoch) for epoch in range(3)}
+    assert ids(ground.rows()) == [100 * n + epoch for n in range(3) for epoch in range(3)]
+
+
+def test_another_epoch_of_the_same_number_is_refused(ground: Ground) -> None:
+    sink = ground.sink()
+    assert write(sink, numbers(1))
+    with pytest.raises(CheckpointRolledBack, match="another epoch 7"):
+        write(sink, numbers(1), mark="ggggggggggggggg2")
+    assert ids(ground.rows()) == [1]
+
+
+def test_receipts_survive_compaction(kafka: KafkaServer) -> None:
+    """Scenario 26, with the broker's cleaner at work: one key for each receipt, so it keeps the last of each."""
+    ground = Ground(kafka)
+    ground.receipts_topic = kafka.create_topic(
+        f"{ground.receipts_topic}-compacted",
+        cleanup_policy="compact",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.01",
+        max_compaction_lag_ms="100",
+        delete_retention_ms="100",
+    )
+    sink = ground.sink()
+    for epoch in range(30):
+        assert write(sink, numbers(epoch), epoch=epoch)
+    sink.forget(JOB, 20)
+
+    # A record that closes the segment lets the cleaner have it.
+    epoch = 30
+
+    def cleaned() -> bool:
+        nonlocal epoch
+        assert write(sink, numbers(epoch), epoch=epoch)
+        sink.forget(JOB, epoch - 9)
+        epoch += 1
+        return len(ground.messages(ground.receipts_topic)) < 30
+
+    until(cleaned, within_s=60)
+    fresh = ground.sink()
+    assert {receipt.epoch for receipt in fresh.receipts(JOB)} == set(range(epoch - 10, epoch))
+    for again in range(epoch):
+        assert write(fresh, numbers(again), epoch=again)
+    assert ids(ground.rows()) == list(range(epoch))
+
+
+# --- topics -------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_missing_is_refused_or_made(ground: Ground) -> None:
+    """Scenario 68."""
+    with pytest.raises(TargetRefused, match=r"there is no topic 'nowhere'[\s\S]*create_partitions"):
+        ground.sink(topic="nowhere").check(IDS, output_mode="append")
+    name = f"{ground.topic}-made"
+    ground.sink(topic=name, create_partitions=3).check(IDS, output_mode="append")
+    assert len(ground.server.admin().list_topics(timeout=10).topics[name].partitions) == 3
+
+
+def test_a_receipts_topic_that_is_not_compacted_is_refused(ground: Ground) -> None:
+    ground.server.create_topic(f"{ground.topic}-deleted", cleanup_policy="delete")
+    with pytest.raises(TargetRefused, match=r"cleanup\.policy=delete"):
+        ground.sink(receipts_topic=f"{ground.topic}-deleted").check(IDS, output_mode="append")
+
+
+def test_a_topic_that_is_deleted_while_running_keeps_the_epoch_waiting(ground: Ground) -> None:
+    sink = ground.sink(timeout_s=8)
+    assert write(sink, numbers(1), epoch=1)
+    admin = ground.server.admin()
+    admin.delete_topics([ground.topic])[ground.topic].result(10)
+    with pytest.raises((KafkaFailed, RowsRejected), match=ground.topic):
+        write(sink, numbers(2), epoch=2)
+    until(lambda: ground.topic not in admin.list_topics(timeout=10).topics)
+    ground.server.create_topic(ground.topic)
+    for _ in range(10):
+        with suppress(KafkaFailed, RowsRejected):
+            assert write(sink, numbers(2), epoch=2)
+            break
+    assert ids(ground.rows()) == [2]
+
+
+def texts(*values: str, **columns: list[Any]) -> pa.RecordBatch:
+    return pa.record_batch({"value": list(values), **columns})
+
+
+def test_a_record_larger_than_the_topic_takes_is_named_and_the_others_wait(kafka: KafkaServer) -> None:
+    """Scenario 55."""
+    ground = Ground(kafka, partitions=1, max_message_bytes="10000")
+    sink = ground.sink(compression="none", rows_at_once=1000)
+    slots = [
+        slot_of(sink, texts("a", "b"), texts("x" * 9_800, "c"), slot=0),
+        slot_of(sink, texts("y" * 20_000, "z" * 9_950, "d"), slot=1),
+    ]
+    with pytest.raises(RowsRejected, match="row 0 of slot 1 cannot be sent: it has 20000 bytes") as caught:
+        send(sink, *slots)
+    assert caught.value.epoch == 7
+    assert ground.messages() == []
+    named = sink.find_rejected(slots, JOB, 7)
+    assert [(row.slot, row.row) for row in named] == [(1, 0), (1, 1)]
+    assert isinstance(named[0], RejectedRow)
+    slots[1] = slot_of(sink, texts("d"), slot=1)
+    assert send(sink, *slots), "without those that are named the others are taken"
+    assert [len(m.value()) for m in ground.messages()] == [1, 1, 9_800, 1, 1]
+
+
+def test_many_records_for_a_topic_of_small_batches_are_taken(kafka: KafkaServer) -> None:
+    """A batch as large as the client makes them by default would be refused as a whole."""
+    ground = Ground(kafka, partitions=1, max_message_bytes="5000")
+    sink = ground.sink(compression="none", config={"linger.ms": 50})
+    assert write(sink, texts(*["x" * 100] * 2000))
+    assert len(ground.messages()) == 2000
+    by_row = ground.sink(topic=None, compression="none", name="by row", config={"linger.ms": 50})
+    batch = texts(*["y" * 100] * 2000, topic=[ground.topic] * 2000)
+    with suppress(Exception):
+        write(by_row, batch)
+    assert write(by_row, batch), "the second try knows the topic"
+    assert len(ground.messages()) == 4000
+
+
+def test_a_limit_lowered_while_running_is_noticed_and_named(ground: Ground) -> None:
+    """Scenario 56."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    sink = ground.sink(compression="none")
+    assert write(sink, texts("x" * 50_000), epoch=1)
+    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", ground.topic, incremental_configs=[entry])
+    admin = ground.server.admin()
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    with pytest.raises(KafkaFailed, match="too large"):
+        write(sink, texts("x" * 50_000), epoch=2)
+    with pytest.raises(RowsRejected, match="row 0 of slot 0 cannot be sent: it has 50000 bytes"):
+        write(sink, texts("x" * 50_000), epoch=2)
+    assert len(ground.messages()) == 1
+
+
+def test_a_partition_that_the_topic_has_not_is_named(ground: Ground) -> None:
+    sink = ground.sink()
+    batch = texts("a", "b", "c", partition=pa.array([0, None, 2], pa.int32()))
+    with pytest.raises(RowsRejected, match=f"row 2 of slot 0.*for partition 2, and topic '{ground.topic}' has 2"):
+        write(sink, batch)
+    assert ground.messages() == []
+
+
+def test_rows_for_topics_that_are_not_there_are_named(ground: Ground) -> None:
+    sink = ground.sink(topic=None)
+    slot = slot_of(sink, texts("a", "b", "c", "d", topic=[ground.topic, None, "no-such-topic", ground.topic]))
+    assert [(row.row, row.why) for row in sink.find_rejected([slot], JOB, 7)] == [
+        (1, "its topic is null"),
+        (2, "there is no topic 'no-such-topic'"),
+    ]
+    with pytest.raises(RowsRejected):
+        send(sink, slot)
+    assert ground.messages() == []
+
+
+# --- brokers ------------------------------------------------------------------------------------------
+
+
+def test_no_broker_is_refused_at_the_start_and_retried_later(ground: Ground) -> None:
+    """Scenario 50."""
+    sink = ground.sink(timeout_s=1)
+    sink.settings = type(sink.settings)("127.0.0.1:1", {}, "lz4", 60, 1, "onceward")
+    with pytest.raises(TargetRefused, match=r"cannot use the brokers at 127\.0\.0\.1:1"):
+        sink.check(IDS, output_mode="append")
+    with pytest.raises(KafkaFailed):
+        write(sink, numbers(1))
+
+
+@pytest.fixture(scope="module")
+def guarded(kafka: KafkaServer) -> Iterator[KafkaServer]:
+    """A broker that wants a password, and, alone as it is, can make no log of transactions."""
+    with GuardedServer(transaction_state_log_replication_factor=3) as server:
+        yield server
+
+
+class GuardedServer(KafkaServer):
+    def __init__(self, **settings: str | int) -> None:
+        jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=admin password=right "
+        users = "user_admin=right user_us=right;"
+        super().__init__(
+            **{
+                "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,DETOUR:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.client.plain.sasl.jaas.config": jaas + users,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+
+    def client_settings(self, password: str = "right") -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "us",
+            "sasl.password": password,
+        }
+
+
+def test_a_wrong_password_is_refused_and_not_shown(guarded: KafkaServer) -> None:
+    """Scenarios 68 and 71."""
+    ground = Ground(guarded)
+    config = guarded.client_settings("hush-hush")  # type: ignore[call-arg]
+    sink = ground.sink(timeout_s=3, config=config)
+    with pytest.raises(TargetRefused, match=r"(?i)authentication") as refused:
+        sink.check(IDS, output_mode="append")
+    with pytest.raises(KafkaFailed, match=r"(?i)authentication") as failed:
+        write(sink, numbers(1))
+    for text in (str(refused.value), repr(refused.value), str(failed.value), repr(sink), repr(sink.settings)):
+        assert "hush-hush" not in text
+
+
+def test_brokers_that_give_no_transactions_are_refused(guarded: KafkaServer) -> None:
+    ground = Ground(guarded)
+    sink = ground.sink(timeout_s=4, config=guarded.client_settings())
+    with pytest.raises(TargetRefused, match="give no transactions"):
+        sink.check(IDS, output_mode="append")
+
+
+@pytest.fixture(scope="module")
+def mortal(kafka: KafkaServer) -> Iterator[KafkaServer]:
+    with KafkaServer() as server:
+        yield server
+
+
+def test_a_broker_that_is_killed_again_and_again_has_every_record_once(mortal: KafkaServer) -> None:
+    """Scenario 51: at moments that nobody chose; it comes back with its data on the same port."""
+    ground = Ground(mortal)
+    outlet = Outlet(ground.sink(key="key", timeout_s=5), ground.rows)
+    epochs = 60
+    harness = Harness(outlet, source=Source(ends=tuple(range(3, 3 * epochs + 1, 3)), keys=3), name="job of a mortal")
+    done = threading.Event()
+    kills = 0
+
+    def kill() -> None:
+        nonlocal kills
+        while not done.wait(1.0) and kills < 4:
+            mortal.kill()
+            mortal.start()
+            kills += 1
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        for _ in range(100):
+            with suppress(AssertionError):
+                harness.drain()
+                break
+    finally:
+        done.set()
+        killer.join()
+    assert kills >= 2
+    assert harness.problems() == []
