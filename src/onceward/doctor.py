@@ -13,7 +13,7 @@ from onceward.errors import ConfigurationError, OncewardError
 from onceward.job import Job, chosen_sinks, inspect_job_checkpoint, needs_of
 from onceward.recovery import describe
 from onceward.spark.schema import check_sinks
-from onceward.spark.source import check_pipeline
+from onceward.spark.source import check_pipeline, check_retention
 from onceward.storage import local_path
 
 _LITTLE_DISK = 1 << 30
@@ -23,6 +23,10 @@ def examine(job: Job, spark: SparkSession) -> Iterator[Finding]:
     """Look at all of it; nothing is started, and no row is read."""
     yield Finding("Spark", Grade.FINE, f"PySpark {pyspark_version}, {spark.sparkContext.master}")
     yield from _disk(job)
+    try:
+        check_retention(spark, job.max_unpublished_epochs)
+    except OncewardError as error:
+        yield _wrong("Spark's log", error)
     try:
         frame = check_pipeline(job.pipeline(spark), Guarantee(job.guarantee))
     except OncewardError as error:

@@ -34,7 +34,7 @@ from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
-from onceward.spark.source import check_pipeline
+from onceward.spark.source import check_pipeline, check_retention
 from onceward.storage import LocalStorage, local_path
 
 OUTPUT_MODES = ("append", "update", "complete")
@@ -94,6 +94,7 @@ class Job:
     def start(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> Run:
         """Check, recover, and start; returns at once."""
         guarantee = Guarantee(self.guarantee)
+        check_retention(spark, self.max_unpublished_epochs)
         frame = check_pipeline(self.pipeline(spark), guarantee)
         sinks = chosen_sinks(self.sinks, guarantee)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)

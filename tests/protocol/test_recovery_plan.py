@@ -52,6 +52,7 @@ def survey(
     planned: int | None = None,
     watermark: int = -1,
     watermark_fingerprint: Fingerprint | None = TODAY,
+    watermark_barrier: Fingerprint | None = TODAY,
     receipts: tuple[Receipt, ...] = (),
     orphans: tuple[Orphan, ...] = (),
 ) -> Survey:
@@ -60,6 +61,7 @@ def survey(
         planned=decided if planned is None else planned,
         watermark=watermark,
         watermark_fingerprint=watermark_fingerprint,
+        watermark_barrier=watermark_barrier,
         epochs={found.epoch: found for found in epochs},
         receipts=receipts,
         orphans=orphans,
@@ -138,6 +140,12 @@ def test_s34_a_watermark_ahead_of_sparks_logs_is_refused() -> None:
 def test_s34_an_undecided_epoch_that_was_settled_with_other_rows_is_refused() -> None:
     found = survey(epoch(1, None), decided=0, planned=1, watermark=1, watermark_fingerprint=ANOTHER)
     assert refusal(found) is CheckpointRolledBack
+
+
+def test_s34_a_settled_epoch_whose_barrier_was_written_over_is_refused() -> None:
+    assert refusal(survey(decided=1, watermark=1, watermark_barrier=ANOTHER)) is CheckpointRolledBack
+    assert refusal(survey(decided=1, watermark=1, watermark_barrier=None)) is None, "Spark has purged it"
+    assert refusal(survey(decided=1, watermark=1, watermark_fingerprint=None)) is None, "its marker was pruned"
 
 
 def test_s36_receipts_of_an_unknown_generation_are_refused_and_named() -> None:

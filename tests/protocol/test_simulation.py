@@ -29,7 +29,8 @@ def play(seeds: range) -> Counter[str]:
         counts["schedules"] += 1
         counts["lives"] += story.lives
         counts["with two or three drivers"] += story.two_drivers
-        counts["ended in an excused EpochLost"] += story.excused
+        counts["rewound after an excused EpochLost"] += story.excused
+        counts["refused after an overwritten barrier"] += story.refused
         counts.update(type(ending).__name__.lower() for ending in story.endings)
     return counts
 

@@ -5,13 +5,14 @@ at the right moments, are in test_two_drivers.py.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from onceward.epoch import Ground, Publisher, publish, reap, takeover
+from onceward.epoch import Ground, Publisher, publish, takeover
 from onceward.identity import TransactionName
-from onceward.manifest import Marker
+from onceward.manifest import Manifest, Marker
 from onceward.recovery import TakeOver, execute, plan
 from onceward.testing.fakes import FakeTwoPhaseSink, MemoryTarget
 from onceward.testing.simulate import Violation, WatchedLogs, simulate
@@ -39,7 +40,7 @@ def receipts_of_an_undecided_epoch_prove_nothing(patch: pytest.MonkeyPatch) -> N
 
 
 def the_reaper_takes_undecided_work(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(publish, "orphans", lambda ground: list(reap.pending_transactions(ground)))
+    patch.setattr(publish, "orphans", lambda ground, listed: listed)
 
 
 def receipts_are_pruned_without_a_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -71,6 +72,21 @@ def epochs_are_published_newest_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Publisher, "publish_decided", publish_decided)
 
 
+def a_taker_adopts_all_but_one_slot(patch: pytest.MonkeyPatch) -> None:
+    def without_one(manifest: Manifest, **changes: Any) -> Manifest:
+        sinks = {name: replace(entry, slots=entry.slots[1:]) for name, entry in manifest.sinks.items()}
+        return replace(manifest, sinks=sinks, **changes)
+
+    patch.setattr(takeover, "replace", without_one)
+
+
+def a_taker_aborts_what_it_should_adopt(patch: pytest.MonkeyPatch) -> None:
+    def abort(ground: Ground, epoch: int, number: int) -> None:
+        takeover.abort_transactions(ground, lambda name: name.epoch == epoch and name.takeover < number)
+
+    patch.setattr(takeover, "_adopt", abort)
+
+
 @pytest.mark.parametrize(
     "without",
     [
@@ -82,6 +98,8 @@ def epochs_are_published_newest_first(patch: pytest.MonkeyPatch) -> None:
         files_go_before_the_marker,
         the_commit_log_alone_decides,
         epochs_are_published_newest_first,
+        a_taker_adopts_all_but_one_slot,
+        a_taker_aborts_what_it_should_adopt,
     ],
     ids=lambda rule: rule.__name__.replace("_", " "),
 )

@@ -92,6 +92,31 @@ def test_s29_a_second_driver_between_manifest_and_decision_ends_in_epoch_lost_or
 
 
 @KINDS
+def test_s29_an_epoch_lost_between_two_drivers_is_computed_again_after_a_rewind(kind: Callable[..., Any]) -> None:
+    harness = job(kind, 4, 8)
+    taker = DiesAt("sink two-phase begin" if kind is FakeTwoPhaseSink else "storage open_new")
+    harness.life(PausedAt("log commit 0", lambda: harness.life(taker)))
+    assert isinstance(error_of(harness.life()), EpochLost)
+    harness.logs.forget_commit(0)
+    harness.drain()
+    assert harness.problems() == []
+
+
+@KINDS
+def test_s29_a_driver_whose_barrier_was_written_over_does_not_decide(kind: Callable[..., Any]) -> None:
+    harness = job(kind, 4)
+
+    def another_one_plans_it() -> None:
+        harness.logs.plan(0, f"{harness.logs.offsets[0]}\n")  # type: ignore[attr-defined]
+
+    ending = harness.life(PausedAt("storage create manifests/0.0.json", another_one_plans_it))
+    assert isinstance(error_of(ending), Fenced)
+    assert harness.outlets[0].read() == []
+    harness.drain()
+    assert harness.problems() == []
+
+
+@KINDS
 def test_s29_the_takers_output_is_published_when_its_manifest_is_complete(kind: Callable[..., Any]) -> None:
     harness = job(kind, 4, 8)
     taker = DiesAt("log commit 0")

@@ -13,7 +13,10 @@ from typing import BinaryIO
 import pytest
 from pyspark.sql import SparkSession
 
+from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer
+
 from .ground import SPARK_SETTINGS, Ground, python_path
+from .servers import Servers
 
 SPARK_SAYS: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (for the whole session)
 
@@ -71,3 +74,12 @@ def spark_says(spark: SparkSession) -> Callable[[], str]:
 def ground(tmp_path: Path) -> Ground:
     """A source folder, a checkpoint and targets, all empty."""
     return Ground(tmp_path)
+
+
+@pytest.fixture
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    for name in ("postgres", "mariadb", "redis"):
+        # The session's own: a proof that there is one to be had, or the reason to skip.
+        request.getfixturevalue(name)
+    with PostgresServer() as one, MariaDBServer() as two, RedisServer() as three:
+        yield Servers(one, two, three)

@@ -125,6 +125,11 @@ WRONG_STARTS: list[tuple[str, Callable[[Ground], Job], str]] = [
         "months",
     ),
     (
+        "more unpublished epochs than Spark remembers",
+        lambda g: g.job(max_unpublished_epochs=99),
+        "Spark keeps 100 entries",
+    ),
+    (
         "complete results in files",
         lambda g: g.job(pipeline=lambda s: g.stream(s).groupBy("file").count(), output_mode="complete"),
         "a file is never changed",

@@ -34,10 +34,11 @@ def test_every_fault_is_found_in_one_go_and_nothing_is_written(ground: Ground, s
     blocked = ground.work / "blocked"
     blocked.touch()
     sinks = [FileSink(blocked / "out"), SQLiteSink(ground.database, table="t", create_table=False)]
-    found = list(examine(ground.job(sinks=sinks), spark))
+    found = list(examine(ground.job(sinks=sinks, max_unpublished_epochs=99), spark))
     wrong = [finding for finding in found if finding.grade is Grade.WRONG]
-    assert [finding.about for finding in wrong] == [f"sink {sink.name}" for sink in sinks]
-    assert "CREATE TABLE" in (wrong[1].mend or "")
+    assert [finding.about for finding in wrong] == ["Spark's log", *(f"sink {sink.name}" for sink in sinks)]
+    assert "minBatchesToRetain" in (wrong[0].mend or "")
+    assert "CREATE TABLE" in (wrong[2].mend or "")
     assert not ground.checkpoint.exists()
 
 

@@ -34,6 +34,22 @@ def test_files_and_a_table_get_the_same_rows_and_a_restart_goes_on(ground: Groun
     ground.expect_nothing_staged()
 
 
+def test_columns_whose_names_are_syntax_to_spark_arrive_by_executors_and_by_the_driver(
+    ground: Ground, spark: SparkSession
+) -> None:
+    """The first epoch is staged by executors, the second, being small, by the driver."""
+    names = ["id", "a.b", "`c`"]
+    ground.add_files(2)
+
+    def renamed(session: SparkSession) -> DataFrame:
+        return ground.stream(session).withColumn("half", F.col("id") / 2).toDF(*names)
+
+    ground.job(pipeline=renamed).run(spark)
+    expected = [dict(zip(names, (i, i // ROWS, i / 2), strict=True)) for i in ground.ids()]
+    for found in (ground.in_table(), ground.in_files()):
+        assert sorted(found, key=lambda row: row["id"]) == expected
+
+
 @pytest.mark.parametrize("mode", ["update", "complete"])
 def test_a_stateful_count_is_upserted_in_every_output_mode_that_fits(
     ground: Ground, spark: SparkSession, mode: str

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from onceward import Hooks
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
-from onceward.sinks import SQLiteSink
+from onceward.sinks import FileSink, SQLiteSink
 from onceward.spark.run import Run
 
 from .ground import Ground, wait_until
-from .sinks import ClosedFiles
+from .sinks import ClosedFiles, ClosedTable
 
 
 class Gate:
@@ -132,6 +132,28 @@ def test_an_epoch_that_takes_too_long_is_cancelled_aborted_and_delivered_by_the_
     ground.job(pipeline=lambda session: gate.stream(ground, session)).run(spark)
     ground.expect_exactly_once()
     ground.expect_nothing_staged()
+
+
+def test_transactions_that_wait_behind_another_target_are_counted_with_their_age(
+    ground: Ground, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table is down; the files of its epochs wait for it, and the status says how long already."""
+    monkeypatch.setattr("onceward.epoch.doubt.LOOK_EVERY_S", 0.2)
+    opening = ground.work / "open"
+    table = ClosedTable(ground.database, opening, first_epoch=1, table="t")
+    ground.add_files(3)
+    # Staged by executors, so that an epoch is two slots.
+    run = ground.job([table, FileSink(ground.files)], small_epoch_rows=0).start(spark)
+    wait_until(lambda: run.status().decided == 2 and run.status().in_doubt[0].transactions == 4, "two epochs wait")
+    (first,) = run.status().in_doubt
+    assert first.oldest_s is not None
+    wait_until(lambda: (run.status().in_doubt[0].oldest_s or 0) > (first.oldest_s or 0) + 0.5, "they grow older")
+    opening.touch()
+    assert run.await_termination()
+    (last,) = run.status().in_doubt
+    assert (last.sink, last.transactions, last.oldest_s) == (first.sink, 0, None)
+    assert last.looked_at is not None
+    ground.expect_exactly_once()
 
 
 def test_a_stop_in_the_middle_of_an_epoch_finishes_and_publishes_it(

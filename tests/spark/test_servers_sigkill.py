@@ -8,38 +8,17 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 
-from onceward.connections.postgres import Address, PostgresError, borrowed
-from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer
+from onceward.connections.postgres import PostgresError
 
 from .ground import ROWS, Ground, expect_exactly_once, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
+from .servers import COMMAND, Servers, Tables, starts
 
 pytestmark = pytest.mark.cluster
-DRIVER = Path(__file__).with_name("servers_driver.py")
-COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(DRIVER), "--json"]
 KILLS = 6
-
-
-class Tables:
-    """What readers of the database see, asked for again while the server is down."""
-
-    def __init__(self, server: PostgresServer) -> None:
-        self.address = Address.checked(server.url)
-
-    def query(self, statement: str) -> list[tuple[Any, ...]]:
-        with borrowed(self.address) as session:
-            return session.run(statement)
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        return [{"id": i, "file": f, "luck": x} for i, f, x in self.query(f"SELECT id, file, luck FROM {table}")]
 
 
 class Watcher:
@@ -83,37 +62,6 @@ class Watcher:
                     self.sights.add(f"{table} shows {ids} of the {ROWS} rows of epoch {file}")
 
 
-@dataclass(frozen=True)
-class Servers:
-    """One of each kind, for this test alone: they are killed."""
-
-    postgres: PostgresServer
-    mariadb: MariaDBServer
-    redis: RedisServer
-
-    @property
-    def urls(self) -> dict[str, str]:
-        return {"postgres": self.postgres.url, "mysql": self.mariadb.url, "redis": self.redis.url}
-
-    def counts(self) -> dict[int, int]:
-        """How often Redis has counted each id."""
-        with redis.Redis.from_url(self.redis.url) as client:
-            return {int(field): int(count) for field, count in client.hgetall("seen").items()}
-
-    def mysql_rows(self) -> list[dict[str, Any]]:
-        found = self.mariadb.query("SELECT id, file, luck FROM added")
-        return [{"id": i, "file": f, "luck": x} for i, f, x in found]
-
-
-@pytest.fixture
-def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    for name in ("postgres", "mariadb", "redis"):
-        # The session's own: a proof that there is one to be had, or the reason to skip.
-        request.getfixturevalue(name)
-    with PostgresServer() as one, MariaDBServer() as two, RedisServer() as three:
-        yield Servers(one, two, three)
-
-
 def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one_computation(
     ground: Ground, servers: Servers, record_property: pytest.RecordProperty
 ) -> None:
@@ -154,9 +102,3 @@ def live_and_die(ground: Ground, servers: Servers, dice: random.Random, *, kills
             server.start()
             threading.Event().wait(dice.uniform(0.0, 3.0))
         kill(process)
-
-
-def starts(ground: Ground) -> int:
-    """How many drivers have come so far that recovery is next."""
-    path = ground.work / "starts"
-    return len(path.read_text().splitlines()) if path.exists() else 0

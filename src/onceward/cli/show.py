@@ -29,6 +29,15 @@ def _plain(value: object) -> Any:
     return str(value)
 
 
+def show_age(age_s: float | None) -> str:
+    """Hours, minutes and seconds; a dash where nobody knows."""
+    if age_s is None:
+        return "-"
+    minutes, seconds = divmod(int(age_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
 def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
     """What happened and what to do next."""
     ours = isinstance(error, OncewardError)

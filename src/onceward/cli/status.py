@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from onceward.cli.show import out, show_json
-from onceward.observe import CheckpointStatus, read_status
+from onceward.cli.load import load_job
+from onceward.cli.show import out, show_age, show_json
+from onceward.job import job_ground
+from onceward.observe import CheckpointStatus, read_status, with_in_doubt
+from onceward.recovery import in_doubt
 from onceward.storage import local_path
 
 _COLOURS = {"settled": "green", "decided": "yellow", "staged": "cyan", "planned": "dim", "lost": "bold red"}
@@ -23,10 +27,16 @@ _MEANING = {
 
 def status(
     checkpoint: Annotated[str, typer.Argument(help="The job's checkpoint directory.")],
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[:JOB]", help="The job, so that its targets are asked for transactions in doubt."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the epochs of a checkpoint, what is pending, and the sinks. Works while the job runs."""
     found = read_status(local_path(checkpoint))
+    if job is not None:
+        found = with_in_doubt(found, in_doubt(job_ground(replace(load_job(job), checkpoint=checkpoint))))
     if json:
         show_json(found)
         return
@@ -39,11 +49,12 @@ def status(
 
 
 def _sinks(found: CheckpointStatus) -> Table:
-    table = Table(
-        "sink", "guarantee", "by means of", "pending epochs", "pending rows", title="sinks", title_justify="left"
-    )
+    asked = any(sink.in_doubt is not None for sink in found.sinks)
+    columns = ["sink", "guarantee", "by means of", "pending epochs", "pending rows"]
+    table = Table(*columns, *(["in doubt", "oldest"] if asked else []), title="sinks", title_justify="left")
     for sink in found.sinks:
-        table.add_row(sink.name, sink.guarantee or "-", sink.means, str(sink.pending_epochs), f"{sink.pending_rows:,}")
+        cells = [sink.name, sink.guarantee or "-", sink.means, str(sink.pending_epochs), f"{sink.pending_rows:,}"]
+        table.add_row(*cells, *([str(sink.in_doubt), show_age(sink.oldest_in_doubt_s)] if asked else []))
     return table
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from onceward.cli.load import load_job
-from onceward.cli.show import out, show_json
+from onceward.cli.show import out, show_age, show_json
 from onceward.epoch import PublishLimits
 from onceward.job import job_ground
 from onceward.recovery import InDoubt, Verdict, abort_by_hand, commit_by_hand, in_doubt
@@ -36,7 +36,7 @@ def list_(target: Target, json: Json = False) -> None:
     for one in found:
         # Not a table: the name must stay on one line, to be copied.
         out.print(f"[bold]{one.transaction}[/]  becomes [{_COLOURS[one.verdict]}]{one.verdict.value}[/]")
-        out.print(f"  epoch {one.epoch} · slot {one.slot} · age {_age(one.age_s)} · sink {escape(one.sink)}")
+        out.print(f"  epoch {one.epoch} · slot {one.slot} · age {show_age(one.age_s)} · sink {escape(one.sink)}")
         out.print(f"  [dim]{one.why}[/]")
 
 
@@ -72,11 +72,3 @@ def _as_json(one: InDoubt) -> dict[str, object]:
         "verdict": one.verdict.value,
         "why": one.why,
     }
-
-
-def _age(age_s: float | None) -> str:
-    if age_s is None:
-        return "-"
-    minutes, seconds = divmod(int(age_s), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"

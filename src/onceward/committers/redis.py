@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from typing import Any
+from urllib.parse import quote
 
+from onceward.connections.redis import checked_url, driver, patient_client
 from onceward.contracts import CheckpointCommitter
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.identity import JobIdentity, SinkName
-
-if TYPE_CHECKING:
-    import redis
 
 
 class RedisCheckpointCommitter(CheckpointCommitter):
@@ -24,27 +20,12 @@ class RedisCheckpointCommitter(CheckpointCommitter):
     """
 
     def __init__(self, url: str, prefix: str = "onceward", *, timeout_s: float = 30.0) -> None:
-        try:
-            import redis  # noqa: F401
-        except ImportError:
-            raise ConfigurationError(
-                "the Redis driver is not installed", hint="run: pip install 'onceward[redis]'"
-            ) from None
-        try:
-            parts = urlsplit(url)
-            readable = parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
-        except ValueError:
-            readable = False
-        if not readable:
-            # The URL is not repeated: it may hold a password.
-            raise ConfigurationError(
-                "the URL of the Redis server cannot be read", hint="write redis://user:password@host:6379/0"
-            )
+        driver()
         if not prefix or set(prefix) & set("{} \n"):
             raise ConfigurationError(f"{prefix!r} cannot begin a key", hint="give a short text without braces")
         if timeout_s <= 0:
             raise ConfigurationError(f"timeout_s is {timeout_s}", hint="give seconds")
-        self._url = url
+        self._url = checked_url(url)
         self.prefix = prefix
         self.timeout_s = timeout_s
         self._key: str | None = None
@@ -57,19 +38,19 @@ class RedisCheckpointCommitter(CheckpointCommitter):
     def is_checkpoint_committed(self, slot: int, checkpoint_id: int) -> bool:
         """Whether the slot has its field."""
         key = self._opened()
-        with self._connected() as client:
+        with patient_client(self._url, self.timeout_s) as client:
             return bool(client.hexists(key, f"{checkpoint_id}/{slot}"))
 
     def commit_checkpoint(self, slot: int, checkpoint_id: int) -> None:
         """Add the slot's field; that it is there already is fine."""
         key = self._opened()
-        with self._connected() as client:
+        with patient_client(self._url, self.timeout_s) as client:
             client.hsetnx(key, f"{checkpoint_id}/{slot}", datetime.now(UTC).isoformat(timespec="seconds"))
 
     def forget(self, below: int) -> None:
         """Remove the fields of settled epochs."""
         key = self._opened()
-        with self._connected() as client:
+        with patient_client(self._url, self.timeout_s) as client:
             names: Any = client.hkeys(key)
             old = [name for name in names if int(name.split(b"/")[0]) < below]
             for start in range(0, len(old), 1000):
@@ -79,16 +60,3 @@ class RedisCheckpointCommitter(CheckpointCommitter):
         if self._key is None:
             raise OncewardError("the checkpoint committer was used before it was opened", hint="call open first")
         return self._key
-
-    @contextmanager
-    def _connected(self) -> Iterator[redis.Redis]:
-        import redis
-
-        options = {"socket_timeout": self.timeout_s, "socket_connect_timeout": self.timeout_s}
-        with redis.Redis.from_url(self._url, **options) as client:
-            # A cluster is asked where the key is; the driver knows how.
-            if not client.info("cluster").get("cluster_enabled"):
-                yield client
-                return
-        with redis.RedisCluster.from_url(self._url, **options) as cluster:
-            yield cluster

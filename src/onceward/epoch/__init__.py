@@ -6,6 +6,7 @@ the `Publisher` sees that and publishes.
 """
 
 from onceward.epoch.coordinator import Coordinator
+from onceward.epoch.doubt import Doubts, Waiting, age_of, since_of
 from onceward.epoch.ground import Ground
 from onceward.epoch.publish import Publisher, PublishLimits
 from onceward.epoch.publisher_thread import PublisherThread
@@ -15,6 +16,7 @@ from onceward.epoch.takeover import settle_fates, take_over
 
 __all__ = [
     "Coordinator",
+    "Doubts",
     "EpochOrder",
     "Ground",
     "Orphan",
@@ -23,10 +25,13 @@ __all__ = [
     "PublisherThread",
     "SinkAck",
     "SlotAck",
+    "Waiting",
     "abort_transactions",
+    "age_of",
     "orphans",
     "pending_transactions",
     "settle_fates",
+    "since_of",
     "stage_slot",
     "take_over",
 ]

@@ -106,6 +106,10 @@ class Coordinator:
         # is allowed to decide, leaves it nothing to decide.
         if highest_taken(self._ground, order.epoch) > order.takeover:
             raise _fenced(order.epoch)
+        # The same if another driver has written over the barrier, where the file system lets it.
+        barrier = self._ground.decisions.barrier(order.epoch)
+        if barrier is not None and barrier.fingerprint != order.fingerprint:
+            raise _fenced(order.epoch)
         return manifest
 
     def _manifest(

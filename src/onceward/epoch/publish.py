@@ -27,8 +27,9 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
+from onceward.epoch.doubt import Doubts
 from onceward.epoch.ground import Ground, log, notify
-from onceward.epoch.reap import abort_all, orphans
+from onceward.epoch.reap import abort_all, orphans, pending_transactions
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
 from onceward.errors import (
     CheckpointRolledBack,
@@ -65,6 +66,7 @@ class Publisher:
         self._ground = ground
         self._limits = limits or PublishLimits()
         self._gave_up = gave_up
+        self.doubts = Doubts(ground)
 
     def publish_decided(self) -> int:
         """Publish and settle every decided epoch; the watermark afterwards."""
@@ -196,6 +198,7 @@ class Publisher:
                 case _:
                     assert_never(outcome)
             self._watch_transaction_age(sink, manifest, failure)
+            self.doubts.look_again()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._gave_up():
                 raise PublishFailed(
@@ -283,7 +286,10 @@ class Publisher:
         """Now and then: abort orphans of lost attempts, remove what a crash kept from being removed after an epoch was
         settled, and let the targets forget receipts nobody will ask for."""
         ground = self._ground
-        abort_all(ground, orphans(ground))
+        listed = list(pending_transactions(ground))
+        found = orphans(ground, listed)
+        abort_all(ground, found)
+        self.doubts.note(one for one in listed if one not in found)
         watermark = ground.watermark()
         for epoch in ground.register.epochs():
             if epoch <= watermark:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from onceward.epoch.doubt import Waiting
 from onceward.epoch.ground import Ground
 from onceward.epoch.publish import Publisher, PublishLimits
 
@@ -46,6 +47,10 @@ class PublisherThread:
             while self.error is None and not unless() and epoch - 1 - self._watermark > max_unpublished:
                 self._changed.wait(_LONGEST_LOOK_S)
         self.raise_error()
+
+    def in_doubt(self) -> tuple[Waiting, ...]:
+        """What waits in the targets, as the publisher last saw it."""
+        return self._publisher.doubts.report()
 
     def raise_error(self) -> None:
         """Pass on why the publisher stopped, if it did."""

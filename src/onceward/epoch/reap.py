@@ -28,6 +28,13 @@ def pending_transactions(ground: Ground) -> Iterator[Orphan]:
     yield from _named(WAL, ground.shelf.pending(ground.job))
 
 
+def transactions_of(ground: Ground, name: SinkName) -> Iterator[Orphan]:
+    """The same of one sink alone, and only what its target holds."""
+    for sink in ground.ways():
+        if sink.name == name and isinstance(sink, TwoPhaseCommitSink):
+            yield from _named(name, sink.pending(ground.job))
+
+
 def _named(sink: SinkName, handles: object) -> Iterator[Orphan]:
     for handle in handles:  # type: ignore[attr-defined]
         name = TransactionName.parse(str(handle.get("transaction")))
@@ -35,14 +42,16 @@ def _named(sink: SinkName, handles: object) -> Iterator[Orphan]:
             yield Orphan(sink, name, handle)
 
 
-def orphans(ground: Ground) -> list[Orphan]:
-    """What the reaper may abort. It lists first, then reads the decision, then the manifest, and has no other rule.
+def orphans(ground: Ground, listed: list[Orphan] | None = None) -> list[Orphan]:
+    """What the reaper may abort, of what was listed just now if that is given.
+
+    It lists first, then reads the decision, then the manifest, and has no other rule.
 
     The order matters: a transaction that is listed before an epoch's manifest is read either is in the manifest or
     never will be, because a decided epoch's manifest is written and staging for it is over. An attempt that begins
     later is found the next time.
     """
-    listed = list(pending_transactions(ground))
+    listed = list(pending_transactions(ground)) if listed is None else listed
     if not listed:
         return []
     decided = ground.decisions.decided()

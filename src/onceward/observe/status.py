@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,7 @@ from typing import Literal
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.manifest import EpochFiles, IdentityFile, Register, SettledLog
+from onceward.recovery import InDoubt
 from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
@@ -32,13 +34,18 @@ class EpochStatus:
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """One sink, as its newest epoch shows it. `pending_rows` wait for a decision or for their publication."""
+    """One sink, as its newest epoch shows it. `pending_rows` wait for a decision or for their publication.
+
+    `in_doubt` transactions wait in its target, the oldest for `oldest_in_doubt_s`; None where nobody has asked it.
+    """
 
     name: SinkName
     means: str
     guarantee: str | None
     pending_epochs: int
     pending_rows: int
+    in_doubt: int | None = None
+    oldest_in_doubt_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,16 @@ def read_status(checkpoint: Path) -> CheckpointStatus:
         epochs=tuple(epochs),
         sinks=_sinks(settled, register, epochs),
     )
+
+
+def with_in_doubt(status: CheckpointStatus, found: Sequence[InDoubt]) -> CheckpointStatus:
+    """The same, with what the targets were found to hold."""
+    sinks = []
+    for sink in status.sinks:
+        mine = [one for one in found if one.sink == sink.name]
+        ages = [one.age_s for one in mine if one.age_s is not None]
+        sinks.append(replace(sink, in_doubt=len(mine), oldest_in_doubt_s=max(ages, default=None)))
+    return replace(status, sinks=tuple(sinks))
 
 
 def _settled_epoch(settled: SettledLog, logs: SparkLogs, epoch: int) -> EpochStatus:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from onceward.contracts import Handle, TwoPhaseCommitSink
-from onceward.epoch import Ground, Publisher, PublishLimits, pending_transactions
+from onceward.contracts import TwoPhaseCommitSink
+from onceward.epoch import Ground, Publisher, PublishLimits, age_of, pending_transactions, since_of
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName, TransactionName
 from onceward.manifest import Manifest
@@ -24,7 +24,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """One transaction that a target holds under the job's name. `since` is None where the target does not say."""
+    """One transaction that a target holds under the job's name.
+
+    `since` is None where the target does not say; its age is then that of its epoch.
+    """
 
     sink: SinkName
     transaction: str
@@ -48,8 +51,7 @@ def in_doubt(ground: Ground) -> list[InDoubt]:
             files = ground.register.files(epoch)
             manifests[epoch] = ground.register.manifest(epoch, ground.register.taken(epoch, files))
         verdict, why = _verdict(found.name, decided, watermark, manifests.get(epoch))
-        since = _since(found.handle)
-        age_s = (ground.clock.now() - since).total_seconds() if since else None
+        since, age_s = since_of(found), age_of(ground, found)
         result.append(InDoubt(found.sink, str(found.name), epoch, found.name.slot, since, age_s, verdict, why))
     return sorted(result, key=lambda one: (one.epoch, one.sink, one.slot, one.transaction))
 
@@ -70,11 +72,6 @@ def _verdict(name: TransactionName, decided: int, watermark: int, manifest: Mani
             "pre-committed; its epoch is not decided. A restart would abort it and compute it again",
         )
     return Verdict.WAIT, "its epoch is being staged, or its driver died: a restart would abort it"
-
-
-def _since(handle: Handle) -> datetime | None:
-    text = handle.get("since")
-    return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
 def commit_by_hand(ground: Ground, transaction: str, limits: PublishLimits | None = None) -> int:

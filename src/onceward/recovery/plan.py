@@ -195,13 +195,9 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
         if found is not None and found.fingerprint not in (None, receipt.fingerprint):
             yield rolled_back(f"epoch {receipt.epoch} in the target covers other source rows than this checkpoint's")
             return
-    undecided = survey.epochs.get(survey.planned)
-    if (
-        undecided is not None
-        and survey.watermark == survey.planned > survey.decided
-        and (undecided.fingerprint != survey.watermark_fingerprint)
-    ):
-        yield rolled_back(f"epoch {survey.planned} was settled with other source rows than it has now")
+    settled, now = survey.watermark_fingerprint, survey.watermark_barrier
+    if now is not None and settled and settled != now:
+        yield rolled_back(f"epoch {survey.watermark} was settled with other source rows than it has now")
 
 
 def _replaced(survey: Survey, foreign: list[Generation]) -> CheckpointReplaced:

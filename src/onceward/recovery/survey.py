@@ -30,13 +30,16 @@ class EpochSurvey:
 class Survey:
     """Everything the plan is made from.
 
-    `generation` is this checkpoint's own; `known_generations` are those whose output in the target was accepted before.
+    `watermark_fingerprint` is what the newest settled epoch covered, `watermark_barrier` what the engine's log says of
+    it now. `generation` is this checkpoint's own; `known_generations` are those whose output in the target was accepted
+    before.
     """
 
     decided: int
     planned: int
     watermark: int
     watermark_fingerprint: Fingerprint | None
+    watermark_barrier: Fingerprint | None
     epochs: Mapping[int, EpochSurvey]
     receipts: tuple[Receipt, ...]
     orphans: tuple[Orphan, ...]
@@ -55,7 +58,7 @@ def take_survey(ground: Ground, *, known_generations: frozenset[Generation]) -> 
     decided, planned = ground.decisions.decided(), ground.decisions.planned()
     register = ground.register.epochs()
     watermark = ground.watermark()
-    marker = ground.settled.marker(watermark)
+    marker, barrier = ground.settled.marker(watermark), ground.decisions.barrier(watermark)
     newest = max([decided, planned, *register])
     epochs = {epoch: _epoch(ground, epoch, register) for epoch in range(min(watermark, decided) + 1, newest + 1)}
     receipts = tuple(receipt for sink in ground.sinks for receipt in sink.receipts(ground.job))
@@ -64,6 +67,7 @@ def take_survey(ground: Ground, *, known_generations: frozenset[Generation]) -> 
         planned=planned,
         watermark=watermark,
         watermark_fingerprint=marker.fingerprint if marker else None,
+        watermark_barrier=barrier.fingerprint if barrier else None,
         epochs=epochs,
         receipts=receipts,
         orphans=tuple(orphans(ground)),

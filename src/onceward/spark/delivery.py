@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
-from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck
+from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck, Waiting
 from onceward.errors import EpochTimedOut, OncewardError
 from onceward.recovery import Opened
 from onceward.spark.schema import check_sinks
+from onceward.spark.source import check_retention
 from onceward.spark.staging import (
     consume,
     stage_by_engine,
@@ -74,6 +75,7 @@ class Delivery:
             if self._stopping:
                 return False
             if not self._checked:
+                check_retention(batch.sparkSession, self._limits.max_unpublished_epochs)
                 check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
                 self._checked = True
             use_this_python(batch)
@@ -89,6 +91,10 @@ class Delivery:
     def publisher_error(self) -> BaseException | None:
         """Why the publisher gave up, if it did: the query should be stopped then."""
         return self._publisher.error
+
+    def in_doubt(self) -> tuple[Waiting, ...]:
+        """What waits in the targets, as the publisher last saw it."""
+        return self._publisher.in_doubt()
 
     def finish_epoch(self) -> int:
         """Begin no further epoch, wait for the running one to be staged; the newest epoch that can be decided."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceward.epoch import Ground
+from onceward.epoch import Ground, Waiting
 from onceward.errors import PublishFailed
 from onceward.spark.delivery import Delivery, StopRequested
 
@@ -18,13 +18,18 @@ _DECISION_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """Where a run stands: planned by Spark, decided by Spark, settled in every target."""
+    """Where a run stands: planned by Spark, decided by Spark, settled in every target.
+
+    `in_doubt` counts, for each two-phase sink, the transactions that wait in its target, with the age of the oldest.
+    The publisher looks now and then, and more often while a delivery fails.
+    """
 
     name: str
     active: bool
     planned: int
     decided: int
     settled: int
+    in_doubt: tuple[Waiting, ...] = ()
 
 
 class Run:
@@ -38,10 +43,15 @@ class Run:
         self._closed = False
 
     def status(self) -> RunStatus:
-        """As the storage shows it now."""
+        """As the storage shows it now. No target is asked."""
         decisions = self._ground.decisions
         return RunStatus(
-            self.name, self.query.isActive, decisions.planned(), decisions.decided(), self._ground.watermark()
+            self.name,
+            self.query.isActive,
+            decisions.planned(),
+            decisions.decided(),
+            self._ground.watermark(),
+            self._delivery.in_doubt(),
         )
 
     def await_termination(self, timeout_s: float | None = None) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from onceward.contracts import Guarantee
 from onceward.errors import ConfigurationError, GuaranteeUnavailable
 
 _FORGETFUL = {"socket"}
+_RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
 
 def check_pipeline(frame: object, guarantee: Guarantee) -> DataFrame:
@@ -31,6 +32,17 @@ def check_pipeline(frame: object, guarantee: Guarantee) -> DataFrame:
                 hint="read from files, Kafka or another replayable source, or choose guarantee='at-most-once'",
             )
     return frame
+
+
+def check_retention(spark: SparkSession, max_unpublished_epochs: int) -> None:
+    """Refuse a Spark that removes the barrier of an epoch before it is published: it could not be rewound any more."""
+    retained = int(spark.conf.get(_RETAINED) or 0)
+    if retained <= max_unpublished_epochs + 1:
+        raise ConfigurationError(
+            f"Spark keeps {retained} entries of its log, and {max_unpublished_epochs} epochs may be unpublished",
+            hint=f"set {_RETAINED} to at least {max_unpublished_epochs + 2} (Spark's default is 100), or lower "
+            "max_unpublished_epochs",
+        )
 
 
 def _forgetful_sources(frame: DataFrame) -> Iterator[str]:

@@ -47,7 +47,8 @@ class StageTask:
 
 
 def in_utc(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Spark gives timestamps in the session's time zone; the sinks were checked with UTC, and get UTC.
+    """Spark gives timestamps in the session's time zone; the sinks were checked with UTC, and get UTC. Columns are
+    matched by place and get the names that the sinks were checked with.
 
     Types are compared as they print: below that, in the names inside a map, Spark and Arrow differ without meaning it,
     and casting such a column fails on its nulls.
@@ -77,7 +78,17 @@ def use_this_python(batch: DataFrame) -> None:
 def stage_on_executors(batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
     """Every partition by its own task; `collect` returns the rows of winning attempts only."""
     task = StageTask(order, arrow_schema(batch.schema))
-    return [SlotAck.from_json(row.ack) for row in batch.mapInArrow(task, _ACKS).collect()]
+    return [SlotAck.from_json(row.ack) for row in with_plain_names(batch).mapInArrow(task, _ACKS).collect()]
+
+
+def with_plain_names(batch: DataFrame) -> DataFrame:
+    """PySpark looks columns up by name for `mapInArrow`, and takes a dot or a backtick in it for syntax.
+
+    The task gives the columns their names back, by place: see `in_utc`.
+    """
+    if not any("." in name or "`" in name for name in batch.columns):
+        return batch
+    return batch.toDF(*(f"c{number}" for number in range(len(batch.columns))))
 
 
 def stage_by_engine(batch: DataFrame, order: EpochOrder) -> list[SlotAck] | None:

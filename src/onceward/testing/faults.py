@@ -239,7 +239,7 @@ class RandomFaults(Faults):
 class Chain(Faults):
     """One fault inside another: the first may step aside (see `interleave`), the last one acts."""
 
-    def __init__(self, step: Callable[[], None], inner: Faults) -> None:
+    def __init__(self, step: Callable[[str], None], inner: Faults) -> None:
         super().__init__()
         self._step = step
         self._inner = inner
@@ -249,7 +249,7 @@ class Chain(Faults):
         self, what: str, call: Callable[[], T], *, writes: bool = True, torn: Callable[[], object] | None = None
     ) -> T:
         """See `Faults.perform`."""
-        self._step()
+        self._step(what)
         try:
             return self._inner.perform(what, call, writes=writes, torn=torn)
         finally:

@@ -15,7 +15,7 @@ from typing import Any
 
 from onceward.contracts import AnySink
 from onceward.epoch import Publisher, PublishLimits
-from onceward.errors import EpochLost, Fenced, PublishFailed, StorageFailed, TargetUnavailable
+from onceward.errors import CheckpointRolledBack, EpochLost, Fenced, PublishFailed, StorageFailed, TargetUnavailable
 from onceward.testing.engine import ConcurrentUpdate, MemoryLogs, Source
 from onceward.testing.fakes import (
     FakeSlotwiseSink,
@@ -28,8 +28,8 @@ from onceward.testing.fakes import (
     Row,
 )
 from onceward.testing.faults import Chain, Faults, Late, RandomFaults, Rates, TargetError, shown
-from onceward.testing.harness import Conduct, Ending, Failed, Harness, Outlet
-from onceward.testing.interleave import Interleaver
+from onceward.testing.harness import Conduct, Crashed, Ending, Failed, Harness, Outlet
+from onceward.testing.interleave import Interleaver, Step
 
 _CASTS: tuple[tuple[Callable[..., AnySink], ...], ...] = (
     (FakeTwoPhaseSink,),
@@ -44,6 +44,7 @@ _ALLOWED_ALONE = (StorageFailed, PublishFailed, TargetError, TargetUnavailable)
 # A driver that meets an epoch which another one is just taking over may stop too early with EpochLost. That harms
 # nothing: the story goes on, and if the epoch is really lost, a driver that is alone will say so and needs the excuse.
 _ALLOWED_IN_COMPANY = (EpochLost, *_ALLOWED_ALONE, Fenced, ConcurrentUpdate)
+_CROWDED = 0.3
 
 
 class Violation(AssertionError):
@@ -58,19 +59,55 @@ class Window:
     """Who stands between writing a manifest and writing `commits/N`: the one place from which a driver that was taken
     over can still decide. Drivers are told apart by their thread.
 
-    `contested` are takeovers that were reserved before their epoch was decided. If it is decided just before the
-    takeover is fixed, the taker adopts what was decided; should it fail before it has written that down, the epoch is
-    lost as well (docs/guarantees.md, "What no one can give").
+    `excused` are the epochs that may be lost, each with the takeover from which that follows (docs/guarantees.md, "What
+    no one can give"), until the manifest of that takeover stands. `contested` are takeovers that were reserved before
+    their epoch was decided: if it is decided just before the takeover is fixed, the taker must adopt what was decided,
+    and only if it fails before it has written that down is the epoch lost as well.
     """
 
     inside: dict[int, int] = field(default_factory=dict)
     decided: set[int] = field(default_factory=set)
     contested: set[tuple[int, int]] = field(default_factory=set)
-    excused: set[int] = field(default_factory=set)
+    excused: dict[int, int] = field(default_factory=dict)
+    adopting: set[tuple[int, int]] = field(default_factory=set)
+    highest: dict[int, int] = field(default_factory=dict)
 
-    def leave(self) -> None:
-        """This driver has decided, or is gone."""
+    def manifest(self, epoch: int, takeover: int) -> None:
+        """It stands, and its driver may decide, if no one else has."""
+        if self.excused.get(epoch) == takeover:
+            del self.excused[epoch]
+        self.adopting.discard((threading.get_ident(), epoch))
+        if epoch not in self.decided:
+            self.inside[threading.get_ident()] = epoch
+
+    def taken(self, epoch: int, takeover: int) -> None:
+        """From here on no lower manifest counts, and the taker must bring one, if there was one."""
+        if takeover < self.highest.get(epoch, 0):
+            return
+        self.highest[epoch] = takeover
+        was_lost = self.excused.pop(epoch, None) is not None
+        if epoch in self.inside.values():
+            self.excused[epoch] = takeover
+        elif epoch in self.decided and (epoch, takeover) in self.contested:
+            self.excused[epoch] = takeover
+            if not was_lost:
+                self.adopting.add((threading.get_ident(), epoch))
+
+    def leave(self, ending: Ending | None = None) -> None:
+        """This driver has decided, or is gone. One that should have adopted an epoch needs a reason why it has not."""
         self.inside.pop(threading.get_ident(), None)
+        if ending is None:
+            return
+        failed = isinstance(ending, Crashed) or (isinstance(ending, Failed) and isinstance(ending.error, StorageFailed))
+        for driver, epoch in list(self.adopting):
+            if driver == threading.get_ident():
+                self.adopting.discard((driver, epoch))
+                if not failed:
+                    self.excused.pop(epoch, None)
+
+    def forget(self, epoch: int) -> None:
+        """It is undecided again, and so are those after it."""
+        self.decided = {decided for decided in self.decided if decided < epoch}
 
 
 @dataclass(slots=True)
@@ -84,17 +121,13 @@ class WatchedStorage(MemoryStorage):
         created = super(WatchedStorage, self).create(path, data)
         if created and (match := _MANIFEST.fullmatch(path)):
             epoch, takeover = int(match[1]), int(match[2])
-            stands_inside = epoch in self.window.inside.values()
             if match[3] == "json":
-                self.window.inside[threading.get_ident()] = epoch
+                self.window.manifest(epoch, takeover)
             elif match[3] == "reserved" and epoch not in self.window.decided:
                 self.window.contested.add((epoch, takeover))
-            elif b'"taken"' in data and (stands_inside or self._was_decided_meanwhile(epoch, takeover)):
-                self.window.excused.add(epoch)
+            elif b'"taken"' in data:
+                self.window.taken(epoch, takeover)
         return created
-
-    def _was_decided_meanwhile(self, epoch: int, takeover: int) -> bool:
-        return epoch in self.window.decided and (epoch, takeover) in self.window.contested
 
 
 @dataclass(slots=True)
@@ -110,6 +143,16 @@ class WatchedLogs(MemoryLogs):
         if epoch in self.offsets and self.offsets[epoch] != text:
             self.overwritten.add(epoch)
         self.offsets[epoch] = text
+
+    def rewind(self, epoch: int) -> bool:
+        """As `onceward rewind` does it; False when the engine has purged the barrier, which the facade's check of what
+        Spark retains keeps from happening."""
+        if epoch not in self.offsets:
+            return False
+        self.commits = {n: text for n, text in self.commits.items() if n < epoch}
+        self.offsets = {n: text for n, text in self.offsets.items() if n <= epoch}
+        self.ever_decided = min(self.ever_decided, epoch - 1)
+        return True
 
     def commit(self, epoch: int, text: str) -> None:
         """See `EngineLogs.commit`."""
@@ -136,12 +179,17 @@ class WatchedRows(list[Row]):
 
 @dataclass(slots=True)
 class Story:
-    """A simulated history and how it went; `excused` is the one loss that Spark's log does not let us prevent."""
+    """A simulated history and how it went.
+
+    `excused` is the one loss that Spark's log does not let us prevent; the user then rewinds, and the story goes on.
+    `refused` is a start after a second driver wrote over the barrier of a settled epoch.
+    """
 
     seed: int
     lives: int = 0
     two_drivers: bool = False
     excused: bool = False
+    refused: bool = False
     faults: int = 0
     endings: list[Ending] = field(default_factory=list)
 
@@ -184,12 +232,13 @@ class Simulation:
     def run(self) -> Story:
         """Faulty lives first, then one that is left alone, then the verdict."""
         rng = self.rng
+        crowded = rng.random() < _CROWDED
         for _ in range(rng.randint(1, 3)):
-            if rng.random() < 0.3:
-                self._two_lives()
+            if crowded or rng.random() < 0.3:
+                self._two_lives(crowded)
             else:
                 self._one_life()
-            if self.story.excused:
+            if self.story.refused:
                 return self.story
             self._between_lives()
         self._let_late_ones_arrive(chance=0.5)
@@ -237,17 +286,17 @@ class Simulation:
 
     def _one_life(self) -> None:
         ending = self.harness.life(self._faults(), self._conduct())
-        self.window.leave()
+        self.window.leave(ending)
         self._judge(ending, _ALLOWED_ALONE)
 
-    def _two_lives(self) -> None:
+    def _two_lives(self, crowded: bool) -> None:
         """Two drivers on one checkpoint, interleaved operation by operation; sometimes a third."""
         self.story.two_drivers = True
         endings: list[Ending] = []
 
-        def life(faults: Faults, conduct: Conduct, step: Callable[[], None]) -> None:
+        def life(faults: Faults, conduct: Conduct, step: Step) -> None:
             endings.append(self.harness.life(Chain(step, faults), conduct))
-            self.window.leave()
+            self.window.leave(endings[-1])
 
         # Drivers that fail at once do not meet: most of these are left alone by everything but each other.
         calm = Rates(crash=0.002, repeated=0.1)
@@ -255,7 +304,7 @@ class Simulation:
         casts = [
             RandomFaults(self.rng, calm, self.late) if self.rng.random() < 0.7 else self._faults() for _ in range(count)
         ]
-        Interleaver(self.rng).run([partial(life, faults, self._conduct()) for faults in casts])
+        Interleaver(self.rng, crowded=crowded).run([partial(life, faults, self._conduct()) for faults in casts])
         for ending in endings:
             self._judge(ending, _ALLOWED_IN_COMPANY)
 
@@ -266,18 +315,32 @@ class Simulation:
             return
         if isinstance(ending.error, allowed):
             return
-        if isinstance(ending.error, EpochLost):
-            self._excuse(ending.error)
+        self._stopped(ending.error)
+
+    def _stopped(self, error: Exception) -> None:
+        """What may stop a driver that nothing disturbs, and what its user does about it."""
+        if isinstance(error, EpochLost):
+            self._excuse(error)
+        elif isinstance(error, CheckpointRolledBack) and self.logs.overwritten:
+            self.story.refused = True
         else:
-            self._fail(f"a driver stopped with {ending.error!r}")
+            self._fail(f"a driver stopped with {error!r}")
 
     def _excuse(self, error: EpochLost) -> None:
-        """Allowed only if the epoch was taken over from a driver in the window, and nothing from it on is visible."""
+        """Allowed only if the epoch was taken over from a driver in the window, and nothing from it on is visible.
+
+        The user then has it computed again, as the error says.
+        """
         self.story.excused = True
         epoch = error.epoch if error.epoch is not None else -1
         shown_rows = [row for table in self.tables for row in table if row["epoch"] >= epoch]
         if shown_rows or epoch not in self.window.excused:
             self._fail(f"{error!r}, but {len(shown_rows)} rows of it or of later epochs are visible")
+        if not self.logs.rewind(epoch):
+            self.story.refused = True
+        self.window.excused.pop(epoch)
+        self.window.forget(epoch)
+        self.harness.trace.append(f"rewind to {epoch}")
 
     def _between_lives(self) -> None:
         rng = self.rng
@@ -288,6 +351,7 @@ class Simulation:
             # A power loss forgets the last entry of the commit log; what was on its way is gone with the machine.
             newest = max(self.logs.commits)
             self.logs.forget_commit(newest)
+            self.window.forget(newest)
             self.late.waiting.clear()
             self.harness.trace.append(f"commits/{newest} is forgotten")
         elif drawn < 0.3:
@@ -305,12 +369,12 @@ class Simulation:
         harness = self.harness
         while True:
             ending = harness.life()
-            self.window.leave()
-            if isinstance(ending, Failed) and isinstance(ending.error, EpochLost):
-                self._excuse(ending.error)
-                return
+            self.window.leave(ending)
             if isinstance(ending, Failed):
-                self._fail(f"a driver without any fault stopped with {ending.error!r}")
+                self._stopped(ending.error)
+                if self.story.refused:
+                    return
+                continue
             self._verdict()
             if not (harness.zombies or self.late.waiting):
                 return

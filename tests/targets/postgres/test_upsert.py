@@ -35,8 +35,9 @@ def table(place: Place, *columns: str) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(autouse=True, params=[10_000, 1], ids=["few", "many"])
 def _many_rows_begin_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to write an epoch whose keys come once."""
+    """The ways for small epochs and those that only pay for large ones."""
     monkeypatch.setattr("onceward.sinks.postgres.upsert._MANY", request.param)
+    monkeypatch.setattr("onceward.sinks.postgres.all_new._MANY", request.param)
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ import redis as driver
 from between import inside, stand_between
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
-from onceward.errors import TargetRefused
+from onceward.connections.redis import hash_slot, tags
+from onceward.errors import RowsRejected, TargetRefused
 from onceward.sinks import RedisSink
 from onceward.sinks.redis import apply, ledger
-from onceward.sinks.redis.cluster import tags
-from onceward.sinks.redis.server import hash_slot
 from onceward.testing import CrashAt, Crashed, Harness, Source
 from onceward.testing.faults import shown
 from onceward.testing.servers import RedisCluster
@@ -184,6 +183,22 @@ def test_a_hash_slot_on_the_move_is_waited_for(cluster: RedisCluster, cluster_re
     assert found == [b"2", b"1", b"1"]
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 4, None])
+def test_a_slot_that_is_partly_in_goes_on_with_parts_of_another_size(
+    cluster: RedisCluster, cluster_reader: Reader, rows_at_once: int | None
+) -> None:
+    keys = [f"{{x}}{number}" for number in range(9)]
+    cluster_reader.client.rpush(keys[5], "in the way")
+    batch = pa.record_batch({"key": keys})
+    sink = RedisSink(cluster.url, type="counter", key="{key}", name="redis", rows_at_once=2)
+    with pytest.raises(RowsRejected):
+        write(sink, batch)
+    assert [cluster_reader.client.get(key) for key in keys[:4]] == [b"1"] * 4, "two parts of five are in"
+    cluster_reader.client.delete(keys[5])
+    assert write(RedisSink(cluster.url, type="counter", key="{key}", name="redis", rows_at_once=rows_at_once), batch)
+    assert [cluster_reader.client.get(key) for key in keys] == [b"1"] * 9
 
 
 def test_a_database_number_is_refused(cluster: RedisCluster) -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis as driver
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
-from onceward.errors import CheckpointRolledBack, OutputLost, PublishFailed, TargetRefused
+from onceward.errors import CheckpointRolledBack, OutputLost, PublishFailed, RowsRejected, TargetRefused
 from onceward.sinks import RedisSink
 from onceward.sinks.redis import ledger
 from onceward.testing import Conduct, Failed, Finished, Harness, ManualClock, Source
@@ -126,6 +126,9 @@ def test_counters_are_exact_although_the_server_is_killed_at_random(mortal: Redi
                 epoch += 1
     stop.set()
     thread.join()
+    # The last kill may have left an epoch half delivered: it is brought to its end like the others.
+    assert send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch)
+    epoch += 1
     total = sum(int(value) for value in reader_of(mortal).client.mget([f"count:{key}" for key in range(7)]))
     assert total == epoch * 400, f"{kills} kills"
 
@@ -160,7 +163,7 @@ def test_a_key_of_another_type_stops_the_part_before_its_first_write(server: Red
     reader.client.rpush("count:c", "a list")
     sink = RedisSink(server.url, type="counter", key="count:{key}", name="redis")
     batch = pa.record_batch({"key": ["a", "b", "c"]})
-    with pytest.raises(TargetRefused, match=r"'count:c'.*holds a list") as refused:
+    with pytest.raises(RowsRejected, match=r"'count:c'.*holds a list") as refused:
         write(sink, batch)
     assert (refused.value.sink, refused.value.epoch) == ("redis", 7)
     assert reader.names() == [b"count:c"]
@@ -188,7 +191,7 @@ def test_a_counter_that_could_not_be_raised_stops_the_part_before_its_first_writ
     reader.client.hset("counts", "b", held)
     batch = pa.record_batch({"key": ["a", "b"], "by": pa.array([1, by], pa.int64())})
     for options in ({"key": "count:{key}"}, {"key": "counts", "field": "{key}"}):
-        with pytest.raises(TargetRefused, match="count"):
+        with pytest.raises(RowsRejected, match="count"):
             write(RedisSink(server.url, type="counter", by="by", name="redis", **options), batch)
     assert reader.client.get("count:a") is None
     assert reader.client.hgetall("counts") == {b"b": held.encode()}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from shapes import Reader, send, slot_of, write
 
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected
 from onceward.sinks import RedisSink
 from onceward.testing.servers import RedisServer
 
@@ -190,7 +190,7 @@ def test_counters_take_whole_numbers_fractions_and_decimals(server: RedisServer,
 
 def test_a_null_key_stops_the_job_or_is_left_out(server: RedisServer, reader: Reader) -> None:
     batch = pa.record_batch({"a": ["x", None, "z"], "v": [1, 2, 3]})
-    with pytest.raises(TargetRefused, match="slot 0: row 1 has a null"):
+    with pytest.raises(RowsRejected, match="slot 0, row 1: a null in a column of its key"):
         write(RedisSink(server.url, key="s:{a}", value="v"), batch)
     assert reader.names() == []
     assert write(RedisSink(server.url, key="s:{a}", value="v", null_keys="skip", rows_at_once=1), batch)
@@ -203,7 +203,7 @@ def test_a_null_key_stops_the_job_or_is_left_out(server: RedisServer, reader: Re
 def test_what_redis_cannot_order_or_add_stops_the_job(server: RedisServer, type: str, value: float) -> None:
     options = {"member": "{a}", "score": "v"} if type == "zset" else {"by": "v"}
     batch = pa.record_batch({"a": ["x", "y"], "v": [1.0, value]})
-    with pytest.raises(TargetRefused, match="'v' of row 1"):
+    with pytest.raises(RowsRejected, match="slot 0, row 1: 'v' is"):
         write(RedisSink(server.url, type=type, key="k", **options), batch)  # type: ignore[arg-type]
 
 

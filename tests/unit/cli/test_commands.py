@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +25,22 @@ def test_status_tells_decided_epochs_from_settled_ones(unpublished: Harness, tmp
     found = json.loads(done.stdout)
     assert (found["job"], found["decided"], found["settled"]) == ("job", 1, -1)
     assert [(epoch["epoch"], epoch["state"]) for epoch in found["epochs"]] == [(0, "decided"), (1, "decided")]
-    assert found["sinks"][0]["pending_rows"] == 8
+    (sink,) = found["sinks"]
+    assert (sink["pending_rows"], sink["in_doubt"], sink["oldest_in_doubt_s"]) == (8, None, None)
+
+
+def test_status_with_the_job_counts_what_waits_in_its_targets(
+    unpublished: Harness, tmp_path: Path, job_file: Path
+) -> None:
+    done = onceward("status", tmp_path / "checkpoint", "--job", job_file, "--json")
+    (asked,) = json.loads(done.stdout)["sinks"]
+    listed = json.loads(onceward("transactions", "list", job_file, "--json").stdout)
+    assert asked["in_doubt"] == len(listed) == 4
+    assert 0 <= asked["oldest_in_doubt_s"] <= max(one["age_s"] for one in listed)
+    unpublished.drain()
+    printed = onceward("status", tmp_path / "checkpoint", "--job", job_file).stdout
+    assert re.search(r"in doubt.*oldest", printed)
+    assert re.search(r"files:out.* 0 +│ -", printed), printed
 
 
 def test_status_of_a_drained_job_shows_its_sinks_and_their_guarantee(harness: Harness, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class SlotTransaction:
         self.loader = Loader(settings.target, settings, slot=context.slot)
         self._settings, self._ledger = settings, ledger
         self._session: Session | None = None
+        self._connection: int | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._loading: Future[None] | None = None
         self.may_be_prepared = False
@@ -58,7 +59,7 @@ class SlotTransaction:
             loading.result()
 
     def prepare(self) -> None:
-        """Load the rest, write the receipt, prepare, and let go of the connection: only then can others commit it."""
+        """Load the rest, write the receipt, prepare, and let go of the connection: only then may others commit it."""
         self._wait()
         session, context = self._begun(), self.context
         self.loader.flush(session)
@@ -74,7 +75,14 @@ class SlotTransaction:
         session.execute(f"XA END {xa.xid(context.transaction)}")
         self.may_be_prepared = True
         session.execute(f"XA PREPARE {xa.xid(context.transaction)}")
+        self.let_go()
+
+    def let_go(self) -> None:
+        """End the connection, and wait until the server has taken the transaction from it."""
         self.close()
+        if self._connection is not None:
+            with self._settings.connect() as session:
+                xa.await_end(session, self._connection)
 
     def close(self) -> None:
         """End the connection: what is not prepared is rolled back. A load on its way is not torn from its thread."""
@@ -88,6 +96,7 @@ class SlotTransaction:
     def _begun(self) -> Session:
         if self._session is None:
             self._session = self._settings.connect(gives_up_idle=False)
+            self._connection = int(self._session.execute("SELECT CONNECTION_ID()")[0][0])
             self._session.execute(f"XA START {xa.xid(self.context.transaction)}")
         return self._session
 
@@ -149,10 +158,12 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def discard(self, transaction: SlotTransaction) -> None:
         """Disconnect, which rolls back; and roll back what was prepared although nobody said so."""
-        transaction.close()
-        if transaction.may_be_prepared:
-            with self._settings.connect(lock_wait_s=_LOCK_WAIT_S) as session:
-                xa.roll_back(session, transaction.context.transaction)
+        if not transaction.may_be_prepared:
+            transaction.close()
+            return
+        transaction.let_go()
+        with self._settings.connect(lock_wait_s=_LOCK_WAIT_S) as session:
+            xa.roll_back(session, transaction.context.transaction)
 
     # --- publish, on the driver -----------------------------------------------------------------
 

@@ -1,8 +1,15 @@
 """Prepared transactions: their names in the server, and what became of one.
 
-Tried on MariaDB 10.11. A prepared transaction outlives its connection and the server's death. As long as its connection
-lives, any other gets XAER_NOTA for it, exactly as if it had never been; the server needs some milliseconds to notice
-that a client has gone. So XAER_NOTA alone says nothing: the receipt, read with a lock, does.
+Tried on MariaDB 10.11. A prepared transaction outlives its connection and the server's death. Three things to know:
+
+* As long as its connection lives, any other gets XAER_NOTA for it, exactly as if it had never been; and the server
+  needs some milliseconds to notice that a client has gone. So XAER_NOTA proves nothing.
+* While the server takes the transaction from a connection that ends, there is a moment at which XA COMMIT and XA
+  ROLLBACK answer OK and do nothing: the server forgets the name, and the storage engine keeps the transaction and its
+  locks until the server starts again and lists it anew. So OK proves nothing either.
+* What proves something is the receipt, read with a lock that waits for whoever still holds it.
+
+Nobody therefore asks for a transaction before its connection is gone, and every commit is looked at.
 """
 
 from __future__ import annotations
@@ -23,9 +30,13 @@ FORMAT = 20311
 
 _UNKNOWN = 1397
 _ROLLED_BACK = frozenset({1402, 1613, 1614})
-# The server detaches a transaction from a connection within milliseconds of its end.
+# The server takes a transaction from a connection within milliseconds of its end.
 _PATIENCE_S = 3.0
-_BETWEEN_LOOKS_S = 0.01
+# Seldom: asking again and again would meet the moment of which the beginning of this page tells.
+_BETWEEN_TRIES_S = 0.1
+_BETWEEN_LOOKS_S = 0.002
+# From the end of a connection, as other sessions see it, until the storage engine knows of it.
+_GRACE_S = 0.02
 
 
 def xid(transaction: TransactionName) -> str:
@@ -51,28 +62,48 @@ def commit(session: Session, transaction: TransactionName, ledger: Ledger) -> Ou
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        try:
-            session.execute(f"XA COMMIT {xid(transaction)}")
-            return Committed()
-        except MySQLError as error:
-            if error.code != _UNKNOWN and error.code not in _ROLLED_BACK:
-                raise
-        outcome = _fate(session, transaction, ledger)
+        outcome = _try_commit(session, transaction, ledger)
         if not isinstance(outcome, RetryLater) or time.monotonic() > deadline:
             return outcome
-        time.sleep(_BETWEEN_LOOKS_S)
+        time.sleep(_BETWEEN_TRIES_S)
+
+
+def _try_commit(session: Session, transaction: TransactionName, ledger: Ledger) -> Outcome:
+    try:
+        session.execute(f"XA COMMIT {xid(transaction)}")
+    except MySQLError as error:
+        if error.code != _UNKNOWN and error.code not in _ROLLED_BACK:
+            raise
+        return _fate(session, transaction, ledger)
+    return Committed() if _has_receipt(session, transaction, ledger) else _forgotten(transaction)
+
+
+def _has_receipt(session: Session, transaction: TransactionName, ledger: Ledger) -> bool | None:
+    """None when a transaction that is neither committed nor rolled back holds it."""
+    try:
+        return ledger.is_committed(session, transaction)
+    except MySQLError as error:
+        if error.code != LOCK_WAIT_TIMEOUT:
+            raise
+        return None
+
+
+def _forgotten(transaction: TransactionName) -> RetryLater:
+    return RetryLater(
+        f"{transaction} is neither committed nor rolled back, and the server does not list it any more; if it stays "
+        "so, restart the server: it then finds it again, and nothing is lost",
+        after_s=0.5,
+    )
 
 
 def _fate(session: Session, transaction: TransactionName, ledger: Ledger) -> Outcome:
     if transaction in prepared(session):
         return RetryLater(f"the connection that prepared {transaction} is still open", after_s=0.5)
-    try:
-        if ledger.is_committed(session, transaction):
-            return AlreadyCommitted()
-    except MySQLError as error:
-        if error.code != LOCK_WAIT_TIMEOUT:
-            raise
-        return RetryLater(f"{transaction} is neither committed nor rolled back yet", after_s=0.5)
+    receipt = _has_receipt(session, transaction, ledger)
+    if receipt is None:
+        return _forgotten(transaction)
+    if receipt:
+        return AlreadyCommitted()
     # Read after the receipt: what removes a receipt raises the watermark in the same transaction.
     if transaction.epoch <= ledger.settled(session, transaction):
         return AlreadyCommitted()
@@ -100,4 +131,13 @@ def roll_back(session: Session, transaction: TransactionName) -> None:
         if time.monotonic() > deadline:
             log.warning("%s cannot be rolled back while the connection that prepared it is open", transaction)
             return
+        time.sleep(_BETWEEN_TRIES_S)
+
+
+def await_end(session: Session, connection: int) -> None:
+    """Wait until another connection of ours has ended; not for ever, for nothing is lost if it lasts."""
+    deadline = time.monotonic() + _PATIENCE_S
+    look = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = {connection}"
+    while session.execute(look) and time.monotonic() < deadline:
         time.sleep(_BETWEEN_LOOKS_S)
+    time.sleep(_GRACE_S)

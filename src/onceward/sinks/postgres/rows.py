@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from onceward.connections.postgres import Session
 from onceward.errors import TargetRefused
@@ -58,6 +59,17 @@ class RowCopier:
             return
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
+
+
+def in_order_of(keys: list[str], piece: pa.Table) -> pa.Table:
+    """Sorted, if Arrow can sort by these keys: an index takes neighbours in half the time of strangers."""
+    first, last = piece[keys[0]].slice(0, piece.num_rows - 1), piece[keys[0]].slice(1)
+    try:
+        if len(keys) == 1 and pc.all(pc.less_equal(first, last)).as_py():
+            return piece
+        return piece.take(pc.sort_indices(piece, sort_keys=[(key, "ascending") for key in keys]))
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return piece
 
 
 def in_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -162,6 +162,11 @@ def refuse_unless_fitting(table: Table, target: Target, schema: pa.Schema) -> No
         )
 
 
+def key_columns(table: Table, target: Target) -> list[str]:
+    """The keys as the table spells them."""
+    return [column.name for column in map(table.column, target.keys) if column is not None]
+
+
 def wires(table: Table, target: Target, schema: pa.Schema) -> list[Wire]:
     """How each of the stream's columns travels into its column; refused by name where it cannot."""
     found = []

@@ -13,22 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
-from onceward.sinks.postgres.rows import converted, described, in_pieces
-from onceward.sinks.postgres.schema import DELETED, ROW, Table, wires
+from onceward.sinks.postgres.rows import converted, described, in_order_of, in_pieces
+from onceward.sinks.postgres.schema import DELETED, ROW, Table, key_columns, wires
+from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import STAGE, Target
 from onceward.sinks.postgres.values import Wire
 
 _ONE_KEY_TWICE = "21000"
-_KEY_EXISTS = "23505"
 _MANY = 10_000
 
 
 class Upsert:
     """One epoch, inside a transaction that the caller began."""
 
-    def __init__(self, session: Session, target: Target) -> None:
+    def __init__(self, session: Session, target: Target, each_once: Shortcut) -> None:
         self._session = session
         self._target = target
+        self._each_once = each_once
         self._table: Table = described(session, target)
         self._columns: list[str] = []
         self._has_null_keys = False
@@ -38,7 +39,7 @@ class Upsert:
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """All rows of the epoch, in their order."""
         for piece in in_pieces(self._staged(batches)):
-            self._session.copy(STAGE, None, piece)
+            self._session.copy(STAGE, None, in_order_of(self._keys, piece))
         if self._columns:
             self._merge()
             self._session.run(f"DROP TABLE pg_temp.{STAGE}")
@@ -74,8 +75,7 @@ class Upsert:
 
     @property
     def _keys(self) -> list[str]:
-        found = (self._table.column(key) for key in self._target.keys)
-        return [column.name for column in found if column is not None]
+        return key_columns(self._table, self._target)
 
     @property
     def _others(self) -> list[str]:
@@ -83,15 +83,17 @@ class Upsert:
 
     def _merge(self) -> None:
         """Where every key comes once, which is what aggregations give, nothing needs to be sorted."""
-        if self._target.order_by is None and not self._has_deletes and not self._has_null_keys:
+        plain = self._target.order_by is None and not self._has_deletes and not self._has_null_keys
+        if plain and self._each_once.is_open():
             self._session.run(f"SAVEPOINT {STAGE}")
             try:
                 if self._merge_unsorted():
                     return
             except PostgresError as error:
-                if error.sqlstate not in (_ONE_KEY_TWICE, _KEY_EXISTS):
+                if error.sqlstate != _ONE_KEY_TWICE:
                     raise
             self._session.run(f"ROLLBACK TO SAVEPOINT {STAGE}")
+            self._each_once.was_in_vain()
         self._keep_last()
         if self._has_deletes:
             self._delete(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys))
@@ -106,16 +108,11 @@ class Upsert:
     def _merge_unsorted(self) -> bool:
         """False, or an error, if a key came twice.
 
-        ON CONFLICT handles every row by itself. Where all of many keys are new, a plain INSERT takes half the time; it
-        fails if one comes twice, or if another session adds one meanwhile. Where all of them exist, an UPDATE does; it
-        changes a row once however often its key comes, and then the numbers differ.
+        ON CONFLICT handles every row by itself. Where all of many keys exist, an UPDATE takes half the time; it changes
+        a row once however often its key comes, and then the numbers differ.
         """
         same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys)
-        known = self._known(same) if self._count >= _MANY else None
-        if known == 0:
-            self._session.run(self._insert(f"pg_temp.{STAGE}"))
-            return True
-        if known == self._count and self._others:
+        if self._others and self._count >= _MANY and self._known(same) == self._count:
             changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._others)
             update = f"UPDATE {self._table} AS t SET {changes} FROM pg_temp.{STAGE} AS s WHERE {same} RETURNING 1"
             ((changed,),) = self._session.run(f"WITH done AS ({update}) SELECT count(*) FROM done")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -12,11 +12,13 @@ from onceward.connections.postgres import PostgresError, Session, borrowed
 from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
 from onceward.errors import RowsRejected
 from onceward.identity import JobIdentity
+from onceward.sinks.postgres.all_new import AllNew
 from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
 from onceward.sinks.postgres.rejected import find_rejected, is_rejection
 from onceward.sinks.postgres.rows import RowCopier, described
+from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
 
@@ -32,6 +34,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         self.target = target
         self.takes_empty_epochs = target.mode == "replace"
         self._receipts = Receipts(target.receipts_schema)
+        self._all_new, self._each_once = AllNew(target), Shortcut()
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
@@ -98,7 +101,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
     def _write(self, session: Session, slots: list[SlotValues]) -> None:
         if self.target.mode == "upsert":
-            Upsert(session, self.target).write(batch for slot in slots for batch in slot.read())
+            self._upsert(session, slots)
             return
         if self.target.mode == "replace":
             # Not TRUNCATE, which empties the table also for readers who began before us.
@@ -108,6 +111,13 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
             for batch in slot.read():
                 copier.add(batch)
         copier.flush()
+
+    def _upsert(self, session: Session, slots: list[SlotValues]) -> None:
+        def read() -> Iterator[pa.RecordBatch]:
+            return (batch for slot in slots for batch in slot.read())
+
+        if not self._all_new.add(session, read, sum(slot.rows for slot in slots)):
+            Upsert(session, self.target, self._each_once).write(read())
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""

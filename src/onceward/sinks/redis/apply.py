@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onceward.connections.redis import Way
 from onceward.contracts import SlotValues
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected
 from onceward.sinks.redis import ledger
-from onceward.sinks.redis.cluster import groups, tags
+from onceward.sinks.redis.cluster import Group, groups
 from onceward.sinks.redis.layout import Layout
 from onceward.sinks.redis.ledger import Scope
 from onceward.sinks.redis.packing import packed_texts
 from onceward.sinks.redis.parts import Piece, parts, piece_of, pieces
 from onceward.sinks.redis.scripts import APPLY
-from onceward.sinks.redis.server import Way
 
 if TYPE_CHECKING:
     import redis
@@ -62,21 +63,32 @@ def apply_to_cluster(
     for values, already in zip(slots, ledger.rows_in(home, slots, scope), strict=True):
         if already == ledger.ALL:
             continue
+        cut = partial(groups, values, layout, rows_at_once=rows_at_once, skips=skips_null_keys)
         try:
-            grouped = list(groups(values, layout, rows_at_once=rows_at_once, skips=skips_null_keys))
-        except TargetRefused as error:
-            raise TargetRefused(f"slot {values.slot}: {error.message}", hint=error.hint) from None
+            grouped = list(cut())
+        except RowsRejected as error:
+            raise RowsRejected(f"slot {values.slot}, {error.message}") from None
+        if values.receipt is None:
+            _apply_all(way, scope, layout, grouped)
+            continue
         begun = piece_of(values, first=0, past=0, is_last=False, packed=None)
         ended = piece_of(values, first=0, past=values.rows, is_last=True, packed=None)
-        if values.receipt is not None and not _apply_one(way, home, scope, layout, begun):
+        if not _apply_one(way, home, scope, layout, begun):
             return False
-        calls = [(group.hash_slot, piece) for group in grouped for piece in group.pieces]
-        for start in range(0, len(calls), _CALLS_AT_ONCE):
-            if not _apply_groups(way, scope, layout, calls[start : start + _CALLS_AT_ONCE]):
+        if not _apply_all(way, scope, layout, grouped):
+            # Parts of it went in that were cut otherwise: with another `rows_at_once`, or by a second driver just now.
+            rest = cut(rows_in=partial(ledger.rows_of_group, way, scope, values.slot))
+            if not _apply_all(way, scope, layout, list(rest)):
                 return False
-        if values.receipt is not None and not _apply_one(way, home, scope, layout, ended):
+        if not _apply_one(way, home, scope, layout, ended):
             return False
     return True
+
+
+def _apply_all(way: Way, scope: Scope, layout: Layout, grouped: Sequence[Group]) -> bool:
+    calls = [(group.hash_slot, piece) for group in grouped for piece in group.pieces]
+    starts = range(0, len(calls), _CALLS_AT_ONCE)
+    return all(_apply_groups(way, scope, layout, calls[start : start + _CALLS_AT_ONCE]) for start in starts)
 
 
 def _apply_one(way: Way, client: redis.Redis, scope: Scope, layout: Layout, piece: Piece) -> bool:
@@ -89,7 +101,7 @@ def _apply_groups(way: Way, scope: Scope, layout: Layout, calls: Sequence[tuple[
     for hash_slot, piece in calls:
         client = way.client_of(hash_slot)
         pipeline = pipelines.setdefault(id(client), client.pipeline(transaction=False))
-        own = Scope(f"{scope.key}:{{{tags()[hash_slot]}}}", scope.generation, scope.epoch)
+        own = ledger.scope_of_group(scope, hash_slot)
         arguments: list[Any] = [own.key, *_arguments(own, layout, [piece], in_cluster=True)]
         pipeline.evalsha(way.script(client, APPLY), 1, *arguments)
     answers = [answer for pipeline in pipelines.values() for answer in pipeline.execute()]
@@ -123,11 +135,7 @@ def _is_done(answer: Sequence[bytes], epoch: int) -> bool:
         case "elsewhere":
             return False
         case "refused":
-            raise TargetRefused(
-                f"the key {details[0]!r} cannot be written: {details[1]}",
-                hint="remove or rename it in Redis and start again; nothing of this part is in, what is staged stays",
-                epoch=epoch,
-            )
+            raise RowsRejected(f"the key {details[0]!r} cannot be written: {details[1]}", epoch=epoch)
         case _:
             ledger.refuse(int(details[0]), epoch, is_other=verdict == "other", state=verdict)
             raise AssertionError(f"the script answered {verdict!r}")

@@ -6,19 +6,18 @@ receipt is begun before its first group and finished after its last; it says tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from onceward.connections.redis import hash_slot
 from onceward.contracts import SlotValues
 from onceward.sinks.redis.layout import Layout
 from onceward.sinks.redis.parts import Piece, piece_of
 from onceward.sinks.redis.rows import PackedRows, pack
-from onceward.sinks.redis.server import HASH_SLOTS, hash_slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +28,18 @@ class Group:
     pieces: tuple[Piece, ...]
 
 
-@lru_cache(maxsize=1)
-def tags() -> tuple[str, ...]:
-    """For each hash slot the smallest number that, as text in braces, puts a key there."""
-    found: dict[int, str] = {}
-    number = 0
-    while len(found) < HASH_SLOTS:
-        found.setdefault(hash_slot(str(number).encode()), str(number))
-        number += 1
-    return tuple(found[slot] for slot in range(HASH_SLOTS))
+def groups(
+    values: SlotValues,
+    layout: Layout,
+    *,
+    rows_at_once: int | None,
+    skips: bool,
+    rows_in: Callable[[int], int] = lambda hash_slot: 0,
+) -> Iterator[Group]:
+    """The slot's rows by hash slot; inside a group they keep their order. The whole slot is in memory meanwhile.
 
-
-def groups(values: SlotValues, layout: Layout, *, rows_at_once: int | None, skips: bool) -> Iterator[Group]:
-    """The slot's rows by hash slot; inside a group they keep their order. The whole slot is in memory meanwhile."""
+    `rows_in` says how many rows of a group are in: its pieces begin behind them.
+    """
     packed, first = [], 0
     for batch in values.read():
         packed.append(pack(batch, layout, skips_null_keys=skips, first_row=first))
@@ -57,7 +55,8 @@ def groups(values: SlotValues, layout: Layout, *, rows_at_once: int | None, skip
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     for start, end in pairwise(bounds):
         group = rows.slice(start, end - start)
-        yield Group(int(numbers[start]), tuple(_pieces(values, group, sample, rows_at_once or len(group))))
+        first = min(rows_in(int(numbers[start])), len(group))
+        yield Group(int(numbers[start]), tuple(_pieces(values, group, sample, first, rows_at_once or len(group))))
 
 
 def _hash_slots(packed: PackedRows, layout: Layout) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -71,8 +70,8 @@ def _hash_slots(packed: PackedRows, layout: Layout) -> np.ndarray[tuple[int], np
     return numbers
 
 
-def _pieces(values: SlotValues, rows: pa.Array, sample: PackedRows, rows_at_once: int) -> Iterator[Piece]:
-    for start in range(0, len(rows), rows_at_once):
+def _pieces(values: SlotValues, rows: pa.Array, sample: PackedRows, first: int, rows_at_once: int) -> Iterator[Piece]:
+    for start in range(first, len(rows), rows_at_once):
         some = rows.slice(start, rows_at_once)
         past = start + len(some)
         yield piece_of(values, first=start, past=past, is_last=past == len(rows), packed=replace(sample, rows=some))

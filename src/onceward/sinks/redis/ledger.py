@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from onceward.connections.redis import Way, tags
 from onceward.contracts import SlotValues
 from onceward.errors import CheckpointRolledBack, OutputLost
 from onceward.identity import Fingerprint, Generation
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
-from onceward.sinks.redis.server import Way
 
 if TYPE_CHECKING:
     import redis
@@ -93,6 +93,21 @@ def rows_in(client: redis.Redis, slots: Sequence[SlotValues], scope: Scope) -> l
         refuse(entry.slot, scope.epoch, is_other=entry.fingerprint != values.receipt.fingerprint, state=entry.state)
         rows.append(ALL if entry.is_in else entry.rows)
     return rows
+
+
+def scope_of_group(scope: Scope, hash_slot: int) -> Scope:
+    """In a cluster, where the receipts of the rows in one hash slot stand: in that hash slot."""
+    return Scope(f"{scope.key}:{{{tags()[hash_slot]}}}", scope.generation, scope.epoch)
+
+
+def rows_of_group(way: Way, scope: Scope, slot: int, hash_slot: int) -> int:
+    """How many rows of a slot's group are in."""
+    own = scope_of_group(scope, hash_slot)
+    settled, value = _read(way.client_of(hash_slot), own, [own.field(slot)])
+    entry = None if value is None else Entry.parse(own.field(slot).encode(), value)
+    if entry is None:
+        return ALL if settled is not None and scope.epoch <= int(settled) else 0
+    return ALL if entry.is_in else entry.rows
 
 
 def _read(client: redis.Redis, scope: Scope, fields: Sequence[str]) -> list[bytes | None]:

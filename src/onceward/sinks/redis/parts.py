@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from onceward.contracts import SlotValues
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected
 from onceward.sinks.redis.layout import Layout
 from onceward.sinks.redis.rows import PackedRows, pack
 
@@ -74,8 +74,8 @@ def pieces(
     for values, already in zip(slots, rows_in, strict=True):
         try:
             yield from _pieces_of(values, already, layout, rows_at_once or values.rows or 1, skips)
-        except TargetRefused as error:
-            raise TargetRefused(f"slot {values.slot}: {error.message}", hint=error.hint) from None
+        except RowsRejected as error:
+            raise RowsRejected(f"slot {values.slot}, {error.message}") from None
 
 
 def _pieces_of(values: SlotValues, already: int, layout: Layout, rows: int, skips: bool) -> Iterator[Piece]:

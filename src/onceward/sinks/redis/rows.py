@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected
 from onceward.sinks.redis.columns import as_bytes
 from onceward.sinks.redis.layout import Layout, Template, adds_fractions
 from onceward.sinks.redis.packing import FALSE, NIL, bytes_of, packed_array, packed_column
+
+NULL_KEY = 'a null in a column of its {option}; null_keys="skip" leaves such rows out'
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,12 @@ class PackedRows:
 
 
 def pack(batch: pa.RecordBatch, layout: Layout, *, skips_null_keys: bool, first_row: int = 0) -> PackedRows:
-    """The batch's rows as the script takes them. `first_row` is where it begins in its slot, for messages."""
-    keys = None if layout.key.literal is not None else _filled(layout.key, batch)
-    members = None if layout.member is None else _filled(layout.member, batch)
+    """The batch's rows as the script takes them; raises `RowsRejected` for one that Redis does not take.
+
+    `first_row` is where the batch begins in its slot, for messages.
+    """
+    keys = None if layout.key.literal is not None else filled(layout.key, batch)
+    members = None if layout.member is None else filled(layout.member, batch)
     for option, column in (("key", keys), ("member", members)):
         if column is not None and column.null_count:
             if not skips_null_keys:
@@ -60,7 +65,7 @@ def pack(batch: pa.RecordBatch, layout: Layout, *, skips_null_keys: bool, first_
     return PackedRows(rows, keys, len(parts), is_plain, names, fractions)
 
 
-def _filled(template: Template, batch: pa.RecordBatch) -> pa.Array:
+def filled(template: Template, batch: pa.RecordBatch) -> pa.Array:
     """The template's text for each row; null where one of its columns is."""
     parts: list[pa.Array | pa.Scalar] = []
     for literal, column in template.parts:
@@ -93,21 +98,24 @@ def _values(
 
 def _refuse_non_numbers(column: pa.Array, layout: Layout, first_row: int) -> None:
     """Redis would refuse them in the middle of a transaction."""
-    if not pt.is_floating(column.type):
-        return
-    wrong = pc.is_nan(column) if layout.kind == "zset" else pc.invert(pc.is_finite(column))
-    if pc.any(wrong).as_py():
-        row = first_row + pc.index(pc.fill_null(wrong, False), True).as_py()
-        raise TargetRefused(
-            f"{layout.value!r} of row {row} is {column[row - first_row].as_py()}, which Redis cannot "
-            + ("order by" if layout.kind == "zset" else "add"),
-            hint="filter such rows out in the query, or replace the value; what is staged stays staged",
-        )
+    wrong = not_numbers(column, layout)
+    if wrong is not None and pc.any(wrong).as_py():
+        place = pc.index(pc.fill_null(wrong, False), True).as_py()
+        raise RowsRejected(f"row {first_row + place}: {no_number(layout, column[place].as_py())}")
 
 
-def _null_key(option: str, column: pa.Array, first_row: int) -> TargetRefused:
+def not_numbers(column: pa.Array, layout: Layout) -> pa.Array | None:
+    """Where a score or an amount is none that Redis takes; None where the type has no such values."""
+    if layout.kind not in ("zset", "incr", "hincr") or not pt.is_floating(column.type):
+        return None
+    return pc.is_nan(column) if layout.kind == "zset" else pc.invert(pc.is_finite(column))
+
+
+def no_number(layout: Layout, value: object) -> str:
+    """What is wrong with it."""
+    return f"{layout.value!r} is {value}, which Redis cannot " + ("order by" if layout.kind == "zset" else "add")
+
+
+def _null_key(option: str, column: pa.Array, first_row: int) -> RowsRejected:
     row = first_row + pc.index(column.is_null(), True).as_py()
-    return TargetRefused(
-        f"row {row} has a null in a column of its {option}",
-        hint='filter such rows out in the query; to leave those that are staged out, say null_keys="skip"',
-    )
+    return RowsRejected(f"row {row}: {NULL_KEY.format(option=option)}")

@@ -14,13 +14,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
-from onceward.contracts import Receipt, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import ConfigurationError, OncewardError, TargetRefused
+from onceward.connections.redis import Way, address, checked_url, driver, opened
+from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.errors import ConfigurationError, OncewardError, RowsRejected, TargetRefused
 from onceward.identity import JobIdentity
 from onceward.sinks.redis import ledger
 from onceward.sinks.redis.apply import apply_to_cluster, apply_to_server
 from onceward.sinks.redis.layout import make_layout, refuse_unless_fitting
-from onceward.sinks.redis.server import Way, address, checked_url, driver, opened, refuse_unless_able
+from onceward.sinks.redis.readiness import refuse_unless_able
+from onceward.sinks.redis.rejected import find_rejected
 
 
 class RedisSink(TransactionalWriteAheadSink):
@@ -130,7 +132,7 @@ class RedisSink(TransactionalWriteAheadSink):
         """The rows of every slot that has no receipt yet, part by part, each with the receipts it brings forward."""
         if not slots:
             return True
-        scope = ledger.Scope(ledger.key_of(self.receipts_prefix, job.name, self.name), job.generation, checkpoint_id)
+        scope = self._scope(job, checkpoint_id)
         with self._named(checkpoint_id), self._opened() as way:
             apply = apply_to_cluster if way.is_cluster else apply_to_server
             return apply(
@@ -141,6 +143,15 @@ class RedisSink(TransactionalWriteAheadSink):
                 rows_at_once=self.rows_at_once,
                 skips_null_keys=self.null_keys == "skip",
             )
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink.find_rejected`. Of a slot that is partly in, only the rest is judged."""
+        scope = self._scope(job, checkpoint_id)
+        with self._named(checkpoint_id), self._opened() as way:
+            return find_rejected(way, slots, scope, self.layout, skips_null_keys=self.null_keys == "skip")
+
+    def _scope(self, job: JobIdentity, epoch: int) -> ledger.Scope:
+        return ledger.Scope(ledger.key_of(self.receipts_prefix, job.name, self.name), job.generation, epoch)
 
     # --- receipts -------------------------------------------------------------------------------
 
@@ -186,7 +197,15 @@ class RedisSink(TransactionalWriteAheadSink):
         except OncewardError as error:
             error.sink = error.sink or self.name
             error.epoch = error.epoch if error.epoch is not None else epoch
+            if isinstance(error, RowsRejected):
+                error.hint = _MEND
             raise
+
+
+_MEND = (
+    "mend the key in Redis and start again, or see the rows with `onceward poison show FILE` and take them out with "
+    "`onceward poison divert FILE --to FOLDER`; nothing of this part is in, the epoch stays staged"
+)
 
 
 def _default_name(key: Any) -> str:

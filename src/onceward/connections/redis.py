@@ -1,38 +1,22 @@
-"""How the server is reached, and whether it can be trusted with receipts. No message ever holds the URL's password."""
+"""How a Redis server or cluster is reached. No message ever holds the URL's password."""
 
 from __future__ import annotations
 
-import logging
-import secrets
 from binascii import crc_hqx
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from onceward.errors import ConfigurationError, TargetRefused
-from onceward.sinks.redis.layout import Layout
-from onceward.sinks.redis.packing import packed_array, packed_texts
-from onceward.sinks.redis.scripts import TRY
+from onceward.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import redis
 
-log = logging.getLogger("onceward")
-
-OLDEST_SERVER = (6, 2)
 HASH_SLOTS = 16384
 _SCHEMES = ("redis", "rediss", "unix")
-_COMMANDS: dict[str, list[list[str]]] = {
-    "string": [["SET", "1"], ["MSET", "1"], ["UNLINK"], ["TYPE"]],
-    "hash": [["TYPE"], ["HSET", "f", "1"], ["HDEL", "f"], ["UNLINK"]],
-    "field": [["TYPE"], ["HSET", "f", "1"], ["HDEL", "f"]],
-    "zset": [["TYPE"], ["ZADD", "1", "m"], ["ZREM", "m"]],
-    "incr": [["TYPE"], ["GET"], ["INCRBY", "1"], ["INCRBYFLOAT", "1"]],
-    "hincr": [["TYPE"], ["HGET", "f"], ["HINCRBY", "f", "1"], ["HINCRBYFLOAT", "f", "1"]],
-}
-_OF_RECEIPTS = [["UNLINK"], ["HSET", "f", "1"], ["HGET", "f"], ["HMGET", "f"], ["HKEYS"], ["HSCAN", "0"], ["HDEL", "f"]]
 
 
 def driver() -> Any:
@@ -157,57 +141,25 @@ def hash_slot(key: bytes) -> int:
     return crc_hqx(key, 0) % HASH_SLOTS
 
 
-# --- before the start ---------------------------------------------------------------------------------
+@lru_cache(maxsize=1)
+def tags() -> tuple[str, ...]:
+    """For each hash slot the smallest number that, as text in braces, puts a key there."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < HASH_SLOTS:
+        found.setdefault(hash_slot(str(number).encode()), str(number))
+        number += 1
+    return tuple(found[slot] for slot in range(HASH_SLOTS))
 
 
-def refuse_unless_able(way: Way, layout: Layout, *, database: int, scratch: str) -> None:
-    """Raise `TargetRefused` when the server could lose receipts, or does not let us write."""
-    info: Mapping[str, Any] = way.seed.info()
-    version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
-    if version < OLDEST_SERVER:
-        raise TargetRefused(f"the server is Redis {info['redis_version']}", hint="Redis 6.2 or newer is needed")
-    if info.get("role") not in ("master", None) and not way.is_cluster:
-        raise TargetRefused("the server is a replica", hint="give the URL of the primary")
-    if way.is_cluster and database:
-        raise TargetRefused(f"a cluster has no database {database}", hint="leave the number out of the URL")
-    policy = str(info.get("maxmemory_policy", "noeviction"))
-    if policy.startswith("allkeys"):
-        raise TargetRefused(
-            f"the server may evict any key when memory is short (maxmemory-policy {policy}), receipts too",
-            hint="set maxmemory-policy to noeviction or to one of volatile-*: receipts never expire",
-        )
-    if not info.get("aof_enabled"):
-        log.warning(
-            "Redis keeps no append-only file: rows and receipts since its last snapshot are lost together when it stops"
-        )
-    _refuse_commands(way, layout, scratch)
-    _refuse_key(way, layout)
-
-
-def _refuse_commands(way: Way, layout: Layout, scratch: str) -> None:
-    commands = [*_COMMANDS[layout.kind], *([["PEXPIRE", "1000"]] if layout.ttl_ms is not None else [])]
-    for lines in (_OF_RECEIPTS, commands):
-        key = f"{scratch}:{secrets.token_hex(8)}"
-        lists = [packed_texts(line) for line in lines]
-        refused = way.run(way.client(key), TRY, key, packed_array(len(lists), b"".join(lists)))
-        if refused:
-            raise TargetRefused(
-                f"the server does not let this user write: {refused[0].decode(errors='replace')}",
-                hint="docs/targets/redis.md lists the commands and keys that the sink needs",
-            )
-
-
-def _refuse_key(way: Way, layout: Layout) -> None:
-    """The key itself where there is only one; else one that begins as all of them do."""
-    literal = layout.key.literal
-    key = literal if literal is not None else layout.key.prefix
-    if not key:
-        return
-    client = way.client_of(hash_slot(key)) if way.is_cluster else way.seed
-    found: Any = client.type(key)
-    expected = {"string": b"string", "incr": b"string", "zset": b"zset"}.get(layout.kind, b"hash")
-    if literal is not None and layout.kind != "string" and found not in (b"none", expected):
-        raise TargetRefused(
-            f"the key {layout.key.text!r} holds a {found.decode()}, not a {expected.decode()}",
-            hint="name another key, or remove this one",
-        )
+@contextmanager
+def patient_client(url: str, timeout_s: float) -> Iterator[redis.Redis]:
+    """The driver's own client, which repeats commands and follows keys that move: for what may be done twice."""
+    redis = driver()
+    options = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+    with redis.Redis.from_url(url, **options) as client:
+        if not client.info("cluster").get("cluster_enabled"):
+            yield client
+            return
+    with redis.RedisCluster.from_url(url, **options) as cluster:
+        yield cluster
