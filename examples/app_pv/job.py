@@ -19,6 +19,8 @@ CHECKPOINT = os.environ.get("CHECKPOINT", "checkpoints/app-pv")
 
 def page_views(spark: SparkSession) -> DataFrame:
     """The number of views of each app so far, for the apps that an epoch brings views of."""
+    # Each task of a stateful epoch costs a file or two, and Spark's 200 would take minutes for ten apps on one machine.
+    spark.conf.set("spark.sql.shuffle.partitions", os.environ.get("TASKS", "2"))
     views = KafkaSource(BROKERS, topics="views").load(spark, CHECKPOINT)
     return views.selectExpr("CAST(value AS STRING) AS app").groupBy("app").count()
 

@@ -1,0 +1,81 @@
+"""`examples/app_pv` as a user runs it: generator, job and audit, each a process, with a broker and two databases."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceward.testing.servers import KafkaServer, PostgresServer, RedisServer
+
+from .ground import PATIENCE_S, Ground, python, wait_until
+from .processes import ended_at_last, kill, run_to_end, said, start
+
+pytestmark = pytest.mark.cluster
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "app_pv"
+JARS = ROOT / ".jars" / "kafka-connector"
+COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(EXAMPLE / "job.py")]
+TOPICS = ["views", "pv"]
+
+
+@pytest.fixture
+def surroundings(
+    ground: Ground, kafka: KafkaServer, postgres: PostgresServer, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """The variables that the example's README names, and a broker without the topics."""
+    if not list(JARS.glob("*.jar")):
+        pytest.skip("Spark's Kafka connector is not there (run tools/setup-kafka)")
+    monkeypatch.setenv("KAFKA", kafka.bootstrap)
+    monkeypatch.setenv("CHECKPOINT", str(ground.checkpoint))
+    # Databases that no other test has written to; that the session has them proves that there are some to be had.
+    with PostgresServer(fsync="off") as tables, RedisServer() as keys:
+        monkeypatch.setenv("POSTGRES_URL", tables.url)
+        monkeypatch.setenv("REDIS_URL", keys.url)
+        yield
+    admin = kafka.admin()
+    for done in admin.delete_topics(TOPICS).values():
+        done.result(30)
+
+
+def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [python(), str(EXAMPLE / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=os.environ)
+
+
+def generate(kafka: KafkaServer, views: int) -> None:
+    done = script("generate.py", "--brokers", kafka.bootstrap, "--views", str(views), "--rate", str(views))
+    assert f"{views:,} views sent" in done.stdout, done.stderr
+
+
+def settled(ground: Ground) -> int:
+    return len(list((ground.checkpoint / "onceward" / "settled").glob("*")))
+
+
+@pytest.mark.usefixtures("surroundings")
+def test_killed_and_started_again_the_example_has_the_right_counts_in_kafka_redis_and_postgres(
+    ground: Ground, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"spark.jars": ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))}
+    generate(kafka, 3000)
+    process = start(ground, *COMMAND, settings=settings)
+    with ended_at_last(process):
+        wait_until(lambda: settled(ground) or process.poll() is not None, "an epoch is settled")
+        assert process.poll() is None, said(ground)
+        generate(kafka, 4000)
+        # The barrier of the next epoch: it is under way, and wherever it stands when the driver dies, it counts once.
+        wait_until(lambda: ground.logs.planned() >= 1 or process.poll() is not None, "the next epoch is under way")
+        kill(process)
+    generate(kafka, 2000)
+    behind = script("audit.py")
+    assert behind.returncode == 1, "an audit that finds nothing wrong here would find nothing ever"
+    assert "they do not agree (yet)" in behind.stdout, behind.stderr
+    monkeypatch.setenv("TRIGGER", "available-now")
+    assert run_to_end(ground, *COMMAND, settings=settings) == 0, said(ground)
+    right = script("audit.py")
+    assert right.returncode == 0, right.stdout + right.stderr
+    assert right.stdout.splitlines()[-2].split() == ["in", "all", *["9,000"] * 4], right.stdout
+    assert "all agree" in right.stdout
