@@ -69,6 +69,7 @@ def run(ground: Ground, broker: KafkaServer, **config: object) -> int:
     return run_to_end(ground, *COMMAND, kafka=broker.bootstrap, settings={"spark.jars": jars}, **config)
 
 
+@pytest.mark.usefixtures("spark")
 def test_counts_from_kafka_reach_kafka_once_and_offsets_are_shown(ground: Ground, broker: KafkaServer) -> None:
     view(broker, 200)
     assert run(ground, broker) == 0, said(ground)
@@ -81,6 +82,8 @@ def test_counts_from_kafka_reach_kafka_once_and_offsets_are_shown(ground: Ground
     epochs = {epoch["epoch"]: epoch["offsets"] for epoch in json.loads(shown.stdout)["epochs"]}
     assert epochs[1] == "views (0, 300) (1, 300)"
     assert lag(broker) == {0: 300, 1: 300}, "what tools that watch the group see"
+    beside = CliRunner().invoke(app, ["status", str(checkpoint), "--state", "--epoch", "0"]).stdout
+    assert "epoch 0: offset views (0, 150) (1, 150) · state (mail, 100) (maps, 100) (news, 100)\n" in beside
 
 
 def lag(broker: KafkaServer) -> dict[int, int]:

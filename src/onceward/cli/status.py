@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
 from onceward.job import job_ground
-from onceward.observe import CheckpointStatus, read_status, with_in_doubt
+from onceward.observe import CheckpointStatus, EpochState, read_state, read_status, with_in_doubt
 from onceward.recovery import in_doubt
 from onceward.storage import local_path
 
@@ -31,10 +35,19 @@ def status(
         str | None,
         typer.Option(metavar="FILE[:JOB]", help="The job, so that its targets are asked for transactions in doubt."),
     ] = None,
+    state: Annotated[
+        bool, typer.Option("--state", help="Start a Spark, and show its state beside the offsets it belongs to.")
+    ] = False,
+    epoch: Annotated[int | None, typer.Option(help="With --state: at the end of this epoch, not the newest.")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="With --state: so many rows of each operator.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the epochs of a checkpoint, what is pending, and the sinks. Works while the job runs."""
+    if epoch is not None and not state:
+        raise typer.BadParameter("it says of which epoch --state is to show the state", param_hint="--epoch")
     found = read_status(local_path(checkpoint))
+    if state:
+        found = replace(found, state=_state(local_path(checkpoint), epoch, rows))
     if job is not None:
         found = with_in_doubt(found, in_doubt(job_ground(replace(load_job(job), checkpoint=checkpoint))))
     if json:
@@ -44,8 +57,30 @@ def status(
     out.print(f"planned {found.planned} · decided {found.decided} · settled {found.settled}")
     out.print(_sinks(found))
     out.print(_epochs(found))
-    for state in dict.fromkeys(epoch.state for epoch in found.epochs):
-        out.print(f"[{_COLOURS[state]}]{state}[/]: {_MEANING[state]}")
+    for stage in dict.fromkeys(one.state for one in found.epochs):
+        out.print(f"[{_COLOURS[stage]}]{stage}[/]: {_MEANING[stage]}")
+    if found.state is not None:
+        _show_state(found.state)
+
+
+def _state(checkpoint: Path, epoch: int | None, rows: int) -> EpochState:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName("onceward status").getOrCreate()
+    return read_state(spark, checkpoint, epoch=epoch, most=rows)
+
+
+def _show_state(state: EpochState) -> None:
+    """As one line, if there is one operator: `epoch 100: offset views (0, 60000) · state (app1, 50000)`."""
+    offsets = f"offset {state.offsets}" if state.offsets else ""
+    parts = []
+    for one in state.operators:
+        name = "state" if len(state.operators) == 1 else f"state of {one.name} {one.operator}"
+        rows = one.unread or " ".join(one.rows) or "empty"
+        parts.append(f"{name} {rows}{' …' if one.has_more else ''}")
+    separator = " · " if len(state.operators) == 1 else "\n  "
+    out.print(f"[bold]epoch {state.epoch}[/]: {escape(separator.join([part for part in [offsets, *parts] if part]))}")
 
 
 def _sinks(found: CheckpointStatus) -> Table:

@@ -1,5 +1,15 @@
 """The read model: what `onceward status` (and every other view) shows of a checkpoint, without touching it."""
 
+from onceward.observe.state import EpochState, OperatorState, read_state
 from onceward.observe.status import CheckpointStatus, EpochStatus, SinkStatus, read_status, with_in_doubt
 
-__all__ = ["CheckpointStatus", "EpochStatus", "SinkStatus", "read_status", "with_in_doubt"]
+__all__ = [
+    "CheckpointStatus",
+    "EpochState",
+    "EpochStatus",
+    "OperatorState",
+    "SinkStatus",
+    "read_state",
+    "read_status",
+    "with_in_doubt",
+]

@@ -11,6 +11,7 @@ from typing import Literal
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.manifest import EpochFiles, IdentityFile, Register, SettledLog
+from onceward.observe.state import EpochState
 from onceward.recovery import InDoubt
 from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
@@ -50,7 +51,7 @@ class SinkStatus:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStatus:
-    """Everything about one checkpoint."""
+    """Everything about one checkpoint. `state` is that of one epoch, and None where nobody has asked for it."""
 
     checkpoint: str
     job: str
@@ -60,6 +61,7 @@ class CheckpointStatus:
     settled: int
     epochs: tuple[EpochStatus, ...]
     sinks: tuple[SinkStatus, ...]
+    state: EpochState | None = None
 
 
 def read_status(checkpoint: Path) -> CheckpointStatus:
