@@ -14,8 +14,7 @@ from onceward.spark.checkpoint import SparkLogs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_JOIN = "symmetricHashJoin"
-_WITH_VARIABLES = "transformWithState"
+_VARIABLES = "it has variables with names; read them with Spark's source `statestore` and its option stateVarName"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,21 @@ def read_state(spark: SparkSession, checkpoint: Path, *, epoch: int | None = Non
 def _operators(spark: SparkSession, checkpoint: Path, epoch: int, most: int) -> Iterator[OperatorState]:
     known = spark.read.format("state-metadata").load(str(checkpoint)).select("operatorId", "operatorName").distinct()
     for operator, name in sorted((row[0], row[1]) for row in known.collect()):
-        if name.startswith(_WITH_VARIABLES):
-            why = "it has variables with names; read them with Spark's source `statestore` and its option stateVarName"
-            yield OperatorState(operator, name, (), unread=why)
-            continue
-        # A join has a store for each side, which the source puts together again.
-        for side in ("left", "right") if name == _JOIN else (None,):
+        views = views_of(name)
+        if not views:
+            yield OperatorState(operator, name, (), unread=_VARIABLES)
+        for view in views:
             reader = spark.read.format("statestore").option("batchId", epoch).option("operatorId", operator)
-            frame = (reader.option("joinSide", side) if side else reader).load(str(checkpoint))
+            frame = (reader.option("joinSide", view) if view else reader).load(str(checkpoint))
             rows = _first(frame, most + 1)
-            yield OperatorState(operator, f"{name} {side}" if side else name, rows[:most], has_more=len(rows) > most)
+            yield OperatorState(operator, f"{name} {view}".strip(), rows[:most], has_more=len(rows) > most)
+
+
+def views_of(operator: str) -> tuple[str, ...]:
+    """What Spark can be asked for, by an operator's name: all, both sides of a join, or nothing without more names."""
+    if operator.startswith("transformWithState"):
+        return ()
+    return ("left", "right") if operator == "symmetricHashJoin" else ("",)
 
 
 def _first(frame: DataFrame, most: int) -> tuple[str, ...]:
