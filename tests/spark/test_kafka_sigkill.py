@@ -16,7 +16,7 @@ from typing import Any
 import confluent_kafka as kafka_client
 import pytest
 
-from onceward.testing.servers import KafkaServer
+from onceward.testing.servers import SOON_BACK, KafkaServer
 
 from .ground import Ground, expect_exactly_once, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
@@ -30,7 +30,7 @@ KILLS = 4
 @pytest.fixture
 def broker(kafka: KafkaServer) -> Iterator[KafkaServer]:
     """For this test alone: it is killed. The session's own proves that there is one to be had."""
-    with KafkaServer() as server:
+    with KafkaServer(**SOON_BACK) as server:
         server.create_topic("rows", partitions=2)
         yield server
 

@@ -15,7 +15,7 @@ from onceward.errors import CheckpointRolledBack, DamagedFile, RowsRejected, Tar
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.testing import Harness, Outlet, Source
-from onceward.testing.servers import KafkaServer
+from onceward.testing.servers import SOON_BACK, KafkaServer
 
 IDS = pa.schema([("id", pa.int64())])
 
@@ -327,7 +327,7 @@ def test_brokers_that_give_no_transactions_are_refused(guarded: KafkaServer) -> 
 
 @pytest.fixture(scope="module")
 def mortal(kafka: KafkaServer) -> Iterator[KafkaServer]:
-    with KafkaServer() as server:
+    with KafkaServer(**SOON_BACK) as server:
         yield server
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import AnySink, Finding, Handle, Needs, Outcome, Receipt, SlotContext, TwoPhaseCommitSink
 from onceward.errors import TargetRefused
 from onceward.identity import JobIdentity, JobName, TransactionName, new_generation
+from onceward.sinks.beside import Beside
 from onceward.sinks.mysql import xa
 from onceward.sinks.mysql.cautions import cautions
 from onceward.sinks.mysql.ledger import Ledger
@@ -39,28 +39,18 @@ class SlotTransaction:
         self._settings, self._ledger = settings, ledger
         self._session: Session | None = None
         self._connection: int | None = None
-        self._thread: ThreadPoolExecutor | None = None
-        self._loading: Future[None] | None = None
+        self._beside = Beside()
         self.may_be_prepared = False
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Gather the rows, and have them loaded when there are enough, after those before."""
-        if not self.loader.add(batch):
-            return
-        self._wait()
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(max_workers=1)
-        self._loading = self._thread.submit(self.loader.loading(self._begun()))
-
-    def _wait(self) -> None:
-        """Until the load on its way has ended; as it ended."""
-        loading, self._loading = self._loading, None
-        if loading is not None:
-            loading.result()
+        if self.loader.add(batch):
+            self._beside.wait()
+            self._beside.do(self.loader.loading(self._begun()))
 
     def prepare(self) -> None:
         """Load the rest, write the receipt, prepare, and let go of the connection: only then may others commit it."""
-        self._wait()
+        self._beside.wait()
         session, context = self._begun(), self.context
         self.loader.flush(session)
         receipt = Receipt(
@@ -86,9 +76,7 @@ class SlotTransaction:
 
     def close(self) -> None:
         """End the connection: what is not prepared is rolled back. A load on its way is not torn from its thread."""
-        if self._thread is not None:
-            self._thread.shutdown()
-            self._thread = None
+        self._beside.close()
         if self._session is not None:
             self._session.close()
             self._session = None

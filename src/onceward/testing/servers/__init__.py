@@ -9,13 +9,14 @@
 """
 
 from onceward.testing.servers.base import Server, ServerMissing
-from onceward.testing.servers.kafka import KafkaServer
+from onceward.testing.servers.kafka import SOON_BACK, KafkaServer
 from onceward.testing.servers.mariadb import MariaDBServer
 from onceward.testing.servers.postgres import PostgresServer
 from onceward.testing.servers.proxy import Proxy
 from onceward.testing.servers.redis import RedisCluster, RedisServer
 
 __all__ = [
+    "SOON_BACK",
     "KafkaServer",
     "MariaDBServer",
     "PostgresServer",

@@ -43,8 +43,8 @@ _SETTINGS: Mapping[str, str | int] = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
-    # A broker that was killed is let in again only when the controller has given up the one before it.
-    "broker.session.timeout.ms": 2000,
+    # Long, for on a busy machine a broker whose heartbeats are late is cut off from its partitions.
+    "broker.session.timeout.ms": 60_000,
     "broker.heartbeat.interval.ms": 500,
     "controller.quorum.election.timeout.ms": 250,
     "auto.create.topics.enable": "false",
@@ -53,6 +53,9 @@ _SETTINGS: Mapping[str, str | int] = {
     "log.cleaner.dedupe.buffer.size": 4 << 20,
     "log.cleaner.backoff.ms": 1000,
 }
+
+SOON_BACK: Mapping[str, str | int] = {"broker_session_timeout_ms": 3000}
+"""A broker that was killed is let in again only when the controller has given up the one before it."""
 
 _LOGGING = """status = error
 appender.console.type = Console
@@ -66,6 +69,8 @@ rootLogger.appenderRef.console.ref = console
 
 class KafkaServer(Server):
     """A broker of its own. Settings are those of server.properties, with `_` for the dots.
+
+    One that is to be killed and started again needs `SOON_BACK`.
 
     Clients that come by `detour`, a proxy of its own, are told to come back that way, so that all they send goes
     through it and can be cut.
