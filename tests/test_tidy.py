@@ -130,6 +130,15 @@ def test_tests_await_events_and_never_sleep() -> None:
     expect_none(sleeps)
 
 
+def test_no_two_modules_of_tests_answer_to_one_name() -> None:
+    """Outside of packages Python knows a module by its bare name, and the second one would be given the first."""
+    seen: dict[str, Path] = {}
+    for path in modules_of_tests():
+        if path.name != "conftest.py" and not (path.parent / "__init__.py").exists():
+            assert path.name not in seen, f"{path} and {seen[path.name]}"
+            seen[path.name] = path
+
+
 def test_nothing_is_left_for_later() -> None:
     expect_none(lines_matching(UNFINISHED))
 

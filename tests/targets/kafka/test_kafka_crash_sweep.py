@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from between import inside, stand_between
+from kafka_between import inside, stand_between
 from topics import Ground
 
 from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source, Sweep
