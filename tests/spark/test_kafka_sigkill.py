@@ -20,6 +20,7 @@ from onceward.testing.servers import SOON_BACK, KafkaServer
 
 from .ground import Ground, expect_exactly_once, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
+from .servers import starts
 
 pytestmark = pytest.mark.cluster
 DRIVER = Path(__file__).with_name("kafka_driver.py")
@@ -97,9 +98,3 @@ def live_and_die(ground: Ground, broker: KafkaServer, dice: random.Random, *, ki
             broker.start()
             threading.Event().wait(dice.uniform(0.0, 4.0))
         kill(process)
-
-
-def starts(ground: Ground) -> int:
-    """How many drivers have come so far that recovery is next."""
-    path = ground.work / "starts"
-    return len(path.read_text().splitlines()) if path.exists() else 0

@@ -45,7 +45,6 @@ class SlotTransaction:
     def add(self, batch: pa.RecordBatch) -> None:
         """Gather the rows, and have them loaded when there are enough, after those before."""
         if self.loader.add(batch):
-            self._beside.wait()
             self._beside.do(self.loader.loading(self._begun()))
 
     def prepare(self) -> None:
