@@ -25,6 +25,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -48,6 +50,19 @@ class OncewardError(Exception):
         where += [f"sink {self.sink!r}"] if self.sink is not None else []
         text = f"{self.message} ({', '.join(where)})" if where else self.message
         return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+@contextmanager
+def attributed(*, sink: str, epoch: int | None = None, when_rejected: str | None = None) -> Iterator[None]:
+    """Let what is refused inside say which sink it was, in which epoch; rejected rows also how to go on."""
+    try:
+        yield
+    except OncewardError as error:
+        error.sink = error.sink or sink
+        error.epoch = error.epoch if error.epoch is not None else epoch
+        if isinstance(error, RowsRejected):
+            error.hint = error.hint or when_rejected
+        raise
 
 
 class ConfigurationError(OncewardError):

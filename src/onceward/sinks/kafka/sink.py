@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import ConfigurationError, OncewardError
+from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.kafka import preflight
 from onceward.sinks.kafka.columns import Choice, columns_of
@@ -102,7 +102,7 @@ class KafkaSink(TransactionalWriteAheadSink):
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare options and stream; then ask the brokers for topics, permissions and transactions."""
-        with self._named():
+        with attributed(sink=self.name):
             columns_of(self.choice, schema)
             preflight.check(
                 self.settings,
@@ -128,14 +128,14 @@ class KafkaSink(TransactionalWriteAheadSink):
         """
         if not slots:
             return True
-        with self._named(checkpoint_id), self._at(job) as session:
+        with attributed(sink=self.name, epoch=checkpoint_id), self._at(job) as session:
             for group in _groups(session.waiting(slots, checkpoint_id), self.rows_at_once):
                 session.publish(group)
         return True
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""
-        with self._named(checkpoint_id), self._at(job) as session:
+        with attributed(sink=self.name, epoch=checkpoint_id), self._at(job) as session:
             return session.find_rejected(session.waiting(slots, checkpoint_id))
 
     # --- receipts -------------------------------------------------------------------------------
@@ -146,14 +146,14 @@ class KafkaSink(TransactionalWriteAheadSink):
         The transactional id is taken first: what a predecessor left open is finished, so nothing can come to be behind
         the reader's back. A driver that still publishes has to take the id again, and finds out what it missed.
         """
-        with self._alone, self._named():
+        with self._alone, attributed(sink=self.name):
             self._end()
             with self._at(job) as session:
                 return list(session.ledger.receipts())
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
-        with self._named(), self._at(job) as session:
+        with attributed(sink=self.name), self._at(job) as session:
             session.forget(below)
 
     # --- the session ----------------------------------------------------------------------------
@@ -185,16 +185,6 @@ class KafkaSink(TransactionalWriteAheadSink):
         session, self._session = self._session, None
         if session is not None:
             session.close()
-
-    @contextmanager
-    def _named(self, epoch: int | None = None) -> Iterator[None]:
-        """What is refused below here does not know which sink it is."""
-        try:
-            yield
-        except OncewardError as error:
-            error.sink = error.sink or self.name
-            error.epoch = error.epoch if error.epoch is not None else epoch
-            raise
 
 
 def _groups(slots: Sequence[SlotValues], rows_at_once: int) -> Iterator[list[SlotValues]]:

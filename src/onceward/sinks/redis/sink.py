@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from onceward.connections.redis import Way, address, checked_url, driver, opened
 from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import ConfigurationError, OncewardError, RowsRejected, TargetRefused
+from onceward.errors import ConfigurationError, TargetRefused, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.redis import ledger
 from onceward.sinks.redis.apply import apply_to_cluster, apply_to_server
@@ -107,7 +107,7 @@ class RedisSink(TransactionalWriteAheadSink):
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare options and stream; then ask the server whether it can keep receipts and lets us write."""
         redis = driver()
-        with self._named():
+        with attributed(sink=self.name):
             refuse_unless_fitting(self.layout, schema, output_mode=output_mode)
             try:
                 with self._opened() as way:
@@ -133,7 +133,7 @@ class RedisSink(TransactionalWriteAheadSink):
         if not slots:
             return True
         scope = self._scope(job, checkpoint_id)
-        with self._named(checkpoint_id), self._opened() as way:
+        with attributed(sink=self.name, epoch=checkpoint_id, when_rejected=_MEND), self._opened() as way:
             apply = apply_to_cluster if way.is_cluster else apply_to_server
             return apply(
                 way,
@@ -147,7 +147,7 @@ class RedisSink(TransactionalWriteAheadSink):
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`. Of a slot that is partly in, only the rest is judged."""
         scope = self._scope(job, checkpoint_id)
-        with self._named(checkpoint_id), self._opened() as way:
+        with attributed(sink=self.name, epoch=checkpoint_id, when_rejected=_MEND), self._opened() as way:
             return find_rejected(way, slots, scope, self.layout, skips_null_keys=self.null_keys == "skip")
 
     def _scope(self, job: JobIdentity, epoch: int) -> ledger.Scope:
@@ -188,18 +188,6 @@ class RedisSink(TransactionalWriteAheadSink):
     def _opened(self) -> Iterator[Way]:
         with opened(self._url, self.timeout_s) as way:
             yield way
-
-    @contextmanager
-    def _named(self, epoch: int | None = None) -> Iterator[None]:
-        """What is refused below here does not know which sink it is."""
-        try:
-            yield
-        except OncewardError as error:
-            error.sink = error.sink or self.name
-            error.epoch = error.epoch if error.epoch is not None else epoch
-            if isinstance(error, RowsRejected):
-                error.hint = _MEND
-            raise
 
 
 _MEND = (
