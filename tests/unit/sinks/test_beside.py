@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from onceward.sinks.beside import Beside
+from onceward.sinks.mysql.beside import Beside
 
 
 def test_pieces_are_done_in_order_and_one_at_a_time() -> None:

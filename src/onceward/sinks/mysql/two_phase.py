@@ -10,8 +10,8 @@ from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import AnySink, Finding, Handle, Needs, Outcome, Receipt, SlotContext, TwoPhaseCommitSink
 from onceward.errors import TargetRefused
 from onceward.identity import JobIdentity, JobName, TransactionName, new_generation
-from onceward.sinks.beside import Beside
 from onceward.sinks.mysql import xa
+from onceward.sinks.mysql.beside import Beside
 from onceward.sinks.mysql.cautions import cautions
 from onceward.sinks.mysql.ledger import Ledger
 from onceward.sinks.mysql.loader import Loader

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import Session
 from onceward.errors import TargetRefused
-from onceward.sinks.beside import Beside
 from onceward.sinks.postgres.schema import Table, describe, wires
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.values import Wire
@@ -32,12 +30,11 @@ def converted(batch: pa.RecordBatch, ways: list[Wire]) -> pa.RecordBatch:
 
 
 class RowCopier:
-    """Takes batches as they come and sends them in pieces worth a COPY each, `beside` the next ones if it is given."""
+    """Takes batches as they come and sends them in pieces worth a COPY each."""
 
-    def __init__(self, session: Session, target: Target, beside: Beside | None = None) -> None:
+    def __init__(self, session: Session, target: Target) -> None:
         self._session = session
         self._target = target
-        self._beside = beside
         self._table: Table | None = None
         self._ways: list[Wire] = []
         self._waiting: list[pa.RecordBatch] = []
@@ -53,26 +50,15 @@ class RowCopier:
         self._waiting.append(ready)
         self._bytes += ready.nbytes
         self.count += batch.num_rows
-        if self._bytes < _BYTES_AT_ONCE:
-            return
-        if self._beside is None:
-            self._copy(self._gathered())
-        else:
-            self._beside.do(partial(self._copy, self._gathered()))
+        if self._bytes >= _BYTES_AT_ONCE:
+            self.flush()
 
     def flush(self) -> None:
-        """Send what is kept; afterwards nothing is on its way."""
-        if self._beside is not None:
-            self._beside.wait()
-        self._copy(self._gathered())
-
-    def _gathered(self) -> list[pa.RecordBatch]:
+        """Send what is kept."""
+        if not self._waiting or self._table is None:
+            return
         waiting, self._waiting, self._bytes = self._waiting, [], 0
-        return waiting
-
-    def _copy(self, batches: list[pa.RecordBatch]) -> None:
-        if batches and self._table is not None:
-            self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(batches))
+        self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
 
 
 def in_order_of(keys: list[str], piece: pa.Table) -> pa.Table:

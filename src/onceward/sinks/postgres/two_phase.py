@@ -30,7 +30,6 @@ from onceward.contracts import (
 )
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
-from onceward.sinks.beside import Beside
 from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts
@@ -54,18 +53,7 @@ class Slot:
         except PostgresError:
             self.session.close()
             raise
-        self._beside = Beside()
-        self.rows = RowCopier(self.session, target, self._beside)
-
-    def finish(self) -> None:
-        """All rows are in the transaction."""
-        self.rows.flush()
-        self._beside.close()
-
-    def close(self) -> None:
-        """The server rolls back what its session leaves."""
-        self._beside.close()
-        self.session.close()
+        self.rows = RowCopier(self.session, target)
 
 
 class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
@@ -93,13 +81,13 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         return Slot(self.target, context)
 
     def invoke(self, transaction: Slot, batch: pa.RecordBatch) -> None:
-        """COPY, some batches at a time, while the next ones come in."""
+        """COPY, some batches at a time."""
         transaction.rows.add(batch)
 
     def pre_commit(self, transaction: Slot) -> Handle:
         """The rows that are left, the receipt, PREPARE TRANSACTION."""
         context, session = transaction.context, transaction.session
-        transaction.finish()
+        transaction.rows.flush()
         self._receipts.write_transaction(session, context)
         try:
             session.run(f"PREPARE TRANSACTION {literal(str(context.transaction))}")
@@ -110,8 +98,8 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         return {"job": context.job.name, "sink": self.name, "rows": transaction.rows.count}
 
     def discard(self, transaction: Slot) -> None:
-        """See `Slot.close`."""
-        transaction.close()
+        """The server rolls back what its session leaves."""
+        transaction.session.close()
 
     def _why_not_prepared(self, error: PostgresError, context: SlotContext) -> Exception:
         if error.sqlstate == _CANNOT_BE_PREPARED:
