@@ -8,12 +8,15 @@ from typing import Any
 import confluent_kafka as driver
 import pyarrow as pa
 import pytest
+from confluent_kafka.cimpl import NewTopic
 from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
 
 from onceward.contracts import RejectedRow
 from onceward.errors import CheckpointRolledBack, DamagedFile, RowsRejected, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
+from onceward.sinks.kafka.cluster import Cluster
+from onceward.sinks.kafka.settings import Settings
 from onceward.testing import Harness, Outlet, Source
 from onceward.testing.servers import SOON_BACK, KafkaServer
 
@@ -169,6 +172,19 @@ def test_a_receipts_topic_that_is_not_compacted_is_refused(ground: Ground) -> No
     ground.server.create_topic(f"{ground.topic}-deleted", cleanup_policy="delete")
     with pytest.raises(TargetRefused, match=r"cleanup\.policy=delete"):
         ground.sink(receipts_topic=f"{ground.topic}-deleted").check(IDS, output_mode="append")
+
+
+def test_a_topic_that_is_asked_for_while_it_comes_up_is_found(kafka: KafkaServer) -> None:
+    """The driver is told that its partitions have no leader yet, and must not believe it for long."""
+    settings = Settings(kafka.bootstrap, {}, "none", transaction_timeout_s=60, timeout_s=5, id_prefix="onceward")
+    admin = kafka.admin()
+    for number in range(10):
+        cluster = Cluster(settings)
+        name = f"coming-up-{number}"
+        made = admin.create_topics([NewTopic(name, num_partitions=20, replication_factor=1)])
+        assert cluster.end_of(name) == 0
+        made[name].result(30)
+        cluster.close()
 
 
 def test_a_topic_that_is_deleted_while_running_keeps_the_epoch_waiting(ground: Ground) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +124,8 @@ class Cluster:
     def end_of(self, topic: str) -> int:
         """Where the receipts end now, transactions that are still open included. A new topic gets time to come up.
 
-        One look that meets a topic without a leader waits in vain for all of its time: so the first are short.
+        One look that meets a topic without a leader waits in vain for all of its time: so the first are short. And the
+        driver, once told that a partition has no leader, believes it until it is made to ask again.
         """
         deadline = time.monotonic() + self._settings.timeout_s
         look_s = 1.0
@@ -135,6 +137,8 @@ class Cluster:
                 if not may_come or time.monotonic() > deadline:
                     raise
                 time.sleep(_BETWEEN_LOOKS_S)
+                with suppress(driver().KafkaException):
+                    self._admin.list_topics(topic, timeout=look_s)
                 look_s *= 2
 
     def _end_of(self, topic: str, look_s: float) -> int:
