@@ -181,6 +181,7 @@ def test_a_topic_that_is_asked_for_while_it_comes_up_is_found(kafka: KafkaServer
     for number in range(10):
         cluster = Cluster(settings)
         name = f"coming-up-{number}"
+        cluster._admin.list_topics(timeout=5)
         made = admin.create_topics([NewTopic(name, num_partitions=20, replication_factor=1)])
         assert cluster.end_of(name) == 0
         made[name].result(30)
