@@ -32,6 +32,7 @@ from onceward.manifest import IdentityFile
 from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, look_at, open_checkpoint
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
+from onceward.spark.leftovers import remove_unfinished_first_barrier
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_pipeline, check_retention
@@ -196,7 +197,7 @@ def open_job_checkpoint(
     """Open the onceward folder of a Spark checkpoint directory and recover."""
     root = local_path(checkpoint)
     folder = root / "onceward"
-    return open_checkpoint(
+    opened = open_checkpoint(
         name=JobName(name),
         sinks=sinks,
         guarantee=guarantee,
@@ -209,6 +210,9 @@ def open_job_checkpoint(
         limits=limits,
         tell=tell,
     )
+    for removed in remove_unfinished_first_barrier(root):
+        log.info("removed offsets/%s: a driver died while Spark wrote its first barrier", removed)
+    return opened
 
 
 def inspect_job_checkpoint(

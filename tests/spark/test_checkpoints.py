@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from onceward.errors import CheckpointCopied, CheckpointRefused, CheckpointReplaced, CheckpointRolledBack
+from onceward.spark.leftovers import remove_unfinished_first_barrier
 
 from .ground import ROWS, Ground, expect_exactly_once
 
@@ -34,6 +36,43 @@ def test_a_checkpoint_spelled_differently_is_the_same_checkpoint(
         ground.job(checkpoint=spelling).run(spark)
         ground.expect_exactly_once()
     assert ground.logs.decided() == len(spellings) - 1
+
+
+def die_while_spark_writes_its_first_barrier(ground: Ground) -> None:
+    """As found after a SIGKILL: the unfinished file and the checksum that Hadoop writes beside it."""
+    offsets = ground.checkpoint / "offsets"
+    offsets.mkdir(parents=True)
+    (ground.checkpoint / "commits").mkdir()
+    name = ".0.d8a1cac3-b3e1-45f6-a265-b0774b5c7eeb.tmp"
+    (offsets / name).write_text("v1\n")
+    (offsets / f".{name}.crc").write_bytes(b"crc")
+
+
+def test_a_driver_that_died_while_spark_wrote_its_first_barrier_is_started_again(
+    ground: Ground, spark: SparkSession
+) -> None:
+    ground.add_files(2)
+    die_while_spark_writes_its_first_barrier(ground)
+    ground.job().run(spark)
+    ground.expect_exactly_once()
+
+
+def test_spark_alone_refuses_to_start_then(ground: Ground, spark: SparkSession) -> None:
+    """If this fails, Spark has mended it, and what we do about it can go."""
+    ground.add_files(1)
+    die_while_spark_writes_its_first_barrier(ground)
+    writer = ground.stream(spark).writeStream.foreachBatch(lambda batch, epoch: None)
+    query = writer.option("checkpointLocation", str(ground.checkpoint)).trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException, match="CHECKPOINT_LOCATION_NOT_EMPTY"):
+        query.awaitTermination()
+
+
+def test_unfinished_barriers_of_a_job_that_has_others_are_left_to_spark(ground: Ground) -> None:
+    die_while_spark_writes_its_first_barrier(ground)
+    (ground.checkpoint / "offsets" / "0").write_text("v1\n{}\n-")
+    assert remove_unfinished_first_barrier(ground.checkpoint) == []
+    (ground.checkpoint / "offsets" / "0").unlink()
+    assert len(remove_unfinished_first_barrier(ground.checkpoint)) == 2
 
 
 def copies(ground: Ground) -> dict[int, int]:
