@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onceward.testing.faults import CrashAt, shown
@@ -37,14 +37,15 @@ class Sweep:
             self.judge(harness, point)
         return count
 
-    def pairs(self) -> tuple[int, int]:
+    def pairs(self, firsts: Sequence[int] | None = None) -> tuple[int, int]:
         """Crash at every point, and in the next life at every point of that; how many points and pairs there were.
 
         A crash after one write and a crash before the next leave the same world, so pairs are made of the latter.
+        `firsts` confines the first crash of each pair to these points.
         """
         count = self.live(self.world(), None).points
         pairs = 0
-        for first in distinct(count):
+        for first in distinct(count) if firsts is None else firsts:
             harness = self.world()
             self.live(harness, first)
             again = self.live(harness, None).points
@@ -55,6 +56,10 @@ class Sweep:
                 self.judge(harness, first, second)
                 pairs += 1
         return count, pairs
+
+    def some(self, one_in: int, begin: int) -> list[int]:
+        """One in so many of the points that a crash may hit first, from the one at `begin` on."""
+        return distinct(self.live(self.world(), None).points)[begin % one_in :: one_in]
 
     def live(self, harness: Harness, point: int | None) -> CrashAt:
         """One life, which dies at this point if it has it."""

@@ -16,7 +16,6 @@ from topics import Ground
 
 from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source, Sweep
 from onceward.testing.servers import KafkaServer
-from onceward.testing.sweep import distinct
 
 _worlds = itertools.count()
 
@@ -81,21 +80,6 @@ def test_a_crash_at_any_point(cast: Cast, kafka: KafkaServer, record_sweep: list
     record_sweep.append(f"Kafka {cast.name}: {points} crash points")
 
 
-def pairs_of(worlds: Worlds, firsts: list[int]) -> int:
-    """Crash at each of these points, and in the next life at every point of that; how many pairs there were."""
-    sweep, pairs = worlds.sweep(), 0
-    for first in firsts:
-        harness = worlds.world()
-        sweep.live(harness, first)
-        for second in distinct(sweep.live(harness, None).points):
-            harness = worlds.world()
-            sweep.live(harness, first)
-            sweep.live(harness, second)
-            sweep.judge(harness, first, second)
-            pairs += 1
-    return pairs
-
-
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_inside_the_sink(
     kafka: KafkaServer, record_sweep: list[str]
 ) -> None:
@@ -107,7 +91,8 @@ def test_a_crash_at_any_point_of_the_recovery_from_a_crash_inside_the_sink(
         2 * number + 1 for number, what in enumerate(writes) if what.startswith(("kafka receipt", "kafka commit"))
     ]
     assert len(firsts) >= 4, "two slots, each with a receipt and a commit"
-    record_sweep.append(f"Kafka {ONE_EPOCH.name}: {pairs_of(worlds, firsts)} ordered pairs inside the sink")
+    _, pairs = worlds.sweep().pairs(firsts)
+    record_sweep.append(f"Kafka {ONE_EPOCH.name}: {pairs} ordered pairs inside the sink")
 
 
 @pytest.mark.soak

@@ -7,6 +7,7 @@ one write and a crash before the next leave the same world, so pairs are made of
 from __future__ import annotations
 
 import gc
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,8 +118,9 @@ def test_a_crash_at_any_point(cast: Cast, quick: Ground, tmp_path: Path, record_
 @pytest.mark.parametrize("cast", [CASTS[0], CASTS[2]], ids=lambda cast: cast.name)
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    cast: Cast, quick: Ground, record_sweep: list[str]
+    one_in: int, cast: Cast, quick: Ground, record_sweep: list[str]
 ) -> None:
     worlds = Worlds(cast, quick)
-    points, pairs = Sweep(worlds.world, worlds.life).pairs()
-    record_sweep.append(f"MySQL {cast.name}: {points} points, {pairs} ordered pairs")
+    sweep, begin = Sweep(worlds.world, worlds.life), random.SystemRandom().randrange(one_in)
+    points, pairs = sweep.pairs(sweep.some(one_in, begin))
+    record_sweep.append(f"MySQL {cast.name}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")

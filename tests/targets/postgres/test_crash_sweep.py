@@ -5,6 +5,7 @@ Scenarios 1 to 6, 8, 9, 11 and 17 for PostgreSQL. A driver that dies leaves its 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -81,9 +82,10 @@ def test_a_crash_at_any_point(way: str, place: Place, watched: Watched, record_s
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    way: str, place: Place, watched: Watched, record_sweep: list[str]
+    one_in: int, way: str, place: Place, watched: Watched, record_sweep: list[str]
 ) -> None:
     worlds = Worlds(place, watched, WAYS[way])
-    points, pairs = Sweep(worlds.world, worlds.life).pairs()
+    sweep, begin = Sweep(worlds.world, worlds.life), random.SystemRandom().randrange(one_in)
+    points, pairs = sweep.pairs(sweep.some(one_in, begin))
     assert place.prepared() == []
-    record_sweep.append(f"PostgreSQL {way}: {points} points, {pairs} ordered pairs")
+    record_sweep.append(f"PostgreSQL {way}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")
