@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from pathlib import Path
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -25,9 +26,14 @@ def started(kind: type[AnyServer], **settings: str | int) -> AnyServer:
     try:
         return kind(**settings).start()
     except ServerMissing as missing:
-        if os.environ.get("CI") == "true" or os.environ.get("ONCEWARD_REQUIRE_ALL") == "1":
-            pytest.fail(f"a server is missing, and all are asked for: {missing}")
-        pytest.skip(str(missing))
+        do_without(str(missing))
+
+
+def do_without(missing: str) -> NoReturn:
+    """Skip the test for this reason, or fail it where all servers are asked for."""
+    if os.environ.get("CI") == "true" or os.environ.get("ONCEWARD_REQUIRE_ALL") == "1":
+        pytest.fail(f"a server is missing, and all are asked for: {missing}")
+    pytest.skip(missing)
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +63,21 @@ def kafka() -> Iterator[KafkaServer]:
     server = started(KafkaServer)
     yield server
     server.close()
+
+
+@pytest.fixture
+def connector(kafka: KafkaServer) -> dict[str, str]:
+    """Settings for a Spark that reads Kafka."""
+    jars = sorted((Path(__file__).resolve().parents[1] / ".jars" / "kafka-connector").glob("*.jar"))
+    if not jars:
+        do_without("Spark's Kafka connector is not there (run tools/setup-kafka)")
+    return {"spark.jars": ",".join(map(str, jars))}
+
+
+@pytest.fixture(params=[3, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)
+def one_in(request: pytest.FixtureRequest) -> int:
+    """Pairs of crashes take minutes against a server: `make soak` tries all, `make test` a third, another each time."""
+    return int(request.param)
 
 
 class Sweeps(list[str]):

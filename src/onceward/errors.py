@@ -13,11 +13,12 @@
     │   └── CheckpointRolledBack    older than what the target has already received
     ├── EpochLost               decided, but nobody can say what was staged             exit 1
     ├── RowsRejected            the target does not take a row of a decided epoch        exit 1
-    ├── SourceDataLost          the source no longer has what is to be read next         exit 1
+    ├── SourceDataLost          the source no longer has what is to be read next        exit 1
     ├── OutputLost              decided, but the target no longer has what was staged   exit 1
     ├── SinkMissing             pending work names a sink that the job does not have    exit 1
     ├── PublishFailed           the target did not take a decided epoch in time         exit 3
     ├── TargetUnavailable       the target cannot be asked what it holds                exit 3
+    ├── SourceUnavailable       the source cannot be asked what it has                  exit 3
     ├── EpochTimedOut           an epoch took longer than it may; it was aborted        exit 3
     ├── StorageFailed           the checkpoint's storage refused an operation           exit 3
     └── Fenced                  another driver owns this checkpoint now                 exit 4
@@ -135,6 +136,12 @@ class PublishFailed(OncewardError):
 
 class TargetUnavailable(OncewardError):
     """The target did not say what it holds of ours, so recovery cannot plan."""
+
+    exit_code = 3
+
+
+class SourceUnavailable(OncewardError):
+    """The source did not say what it still has, so nobody knows whether the job can go on from where it was."""
 
     exit_code = 3
 

@@ -17,9 +17,7 @@ from .processes import ended_at_last, kill, run_to_end, said, start
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "app_pv"
-JARS = ROOT / ".jars" / "kafka-connector"
 COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(EXAMPLE / "job.py")]
-TOPICS = ["views", "pv"]
 
 
 @pytest.fixture
@@ -27,8 +25,6 @@ def surroundings(
     ground: Ground, kafka: KafkaServer, postgres: PostgresServer, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """The variables that the example's README names, and a broker without the topics."""
-    if not list(JARS.glob("*.jar")):
-        pytest.skip("Spark's Kafka connector is not there (run tools/setup-kafka)")
     monkeypatch.setenv("KAFKA", kafka.bootstrap)
     monkeypatch.setenv("CHECKPOINT", str(ground.checkpoint))
     # Databases that no other test has written to; that the session has them proves that there are some to be had.
@@ -36,9 +32,7 @@ def surroundings(
         monkeypatch.setenv("POSTGRES_URL", tables.url)
         monkeypatch.setenv("REDIS_URL", keys.url)
         yield
-    admin = kafka.admin()
-    for done in admin.delete_topics(TOPICS).values():
-        done.result(30)
+    kafka.delete_topics("views", "pv")
 
 
 def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -57,11 +51,10 @@ def settled(ground: Ground) -> int:
 
 @pytest.mark.usefixtures("surroundings")
 def test_killed_and_started_again_the_example_has_the_right_counts_in_kafka_redis_and_postgres(
-    ground: Ground, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, kafka: KafkaServer, connector: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"spark.jars": ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))}
     generate(kafka, 3000)
-    process = start(ground, *COMMAND, settings=settings)
+    process = start(ground, *COMMAND, settings=connector)
     with ended_at_last(process):
         wait_until(lambda: settled(ground) or process.poll() is not None, "an epoch is settled")
         assert process.poll() is None, said(ground)
@@ -74,7 +67,7 @@ def test_killed_and_started_again_the_example_has_the_right_counts_in_kafka_redi
     assert behind.returncode == 1, "an audit that finds nothing wrong here would find nothing ever"
     assert "they do not agree (yet)" in behind.stdout, behind.stderr
     monkeypatch.setenv("TRIGGER", "available-now")
-    assert run_to_end(ground, *COMMAND, settings=settings) == 0, said(ground)
+    assert run_to_end(ground, *COMMAND, settings=connector) == 0, said(ground)
     right = script("audit.py")
     assert right.returncode == 0, right.stdout + right.stderr
     assert right.stdout.splitlines()[-2].split() == ["in", "all", *["9,000"] * 4], right.stdout

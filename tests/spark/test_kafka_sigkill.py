@@ -1,100 +1,118 @@
-"""One job into files and Kafka, while driver and broker are killed: a plain `read_committed` reader gets each row once.
+"""Kafka in, a count in Spark's state, Kafka and PostgreSQL out, while driver, broker and database are killed.
 
-Scenarios 4, 5, 22, 47, 51 and 60 with real Spark and a real broker.
+Scenarios 4, 5, 22, 47, 50, 51 and 60 with real Spark and real servers. Kafka's own consumer reads all the while.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka as kafka_client
+import confluent_kafka as client
 import pytest
 
-from onceward.testing.servers import SOON_BACK, KafkaServer
+from onceward.testing.servers import SOON_BACK, KafkaServer, PostgresServer
 
-from .ground import Ground, expect_exactly_once, wait_until
+from .console import ConsoleReader
+from .ground import Ground, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
-from .servers import starts
+from .servers import Tables, starts
 
 pytestmark = pytest.mark.cluster
-DRIVER = Path(__file__).with_name("kafka_driver.py")
-COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(DRIVER), "--json"]
-KILLS = 4
+JOB = Path(__file__).with_name("kafka_counting.py")
+COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(JOB), "--json"]
+APPS = [f"app{number}" for number in range(10)]
+
+
+class Stage:
+    """The servers of one test, which are killed, what was sent to them, and how often who died."""
+
+    def __init__(self, ground: Ground, broker: KafkaServer, database: PostgresServer, jars: dict[str, str]) -> None:
+        self.ground, self.broker, self.database, self._jars = ground, broker, database, jars
+        self.sent: Counter[str] = Counter()
+        self.kills: Counter[str] = Counter()
+        self.lives = 0
+
+    def config(self) -> dict[str, Any]:
+        return {"kafka": self.broker.bootstrap, "postgres": self.database.url, "settings": self._jars}
+
+    def view(self, dice: random.Random) -> None:
+        """Page views for a few epochs."""
+        producer = client.Producer({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
+        for app in dice.choices(APPS, k=dice.randrange(600, 1500)):
+            producer.produce("views", app, app)
+            self.sent[app] += 1
+        assert producer.flush(60) == 0
+
+    def live_and_die(self, dice: random.Random) -> None:
+        """A driver is killed some time after it came up; a server too in two of three lives, before it or with it."""
+        self.lives += 1
+        before = starts(self.ground)
+        process = start(self.ground, *COMMAND, trigger=None, small=dice.choice([0, 1000]), **self.config())
+        with ended_at_last(process):
+            wait_until(lambda: starts(self.ground) > before or process.poll() is not None, "the driver starts")
+            threading.Event().wait(dice.uniform(1.0, 7.0))
+            server = (None, self.broker, self.database)[self.lives % 3]
+            driver_first = dice.random() < 0.5
+            if driver_first:
+                self._kill_driver(process)
+            if server is not None:
+                self.kills["broker" if server is self.broker else "database"] += 1
+                server.kill()
+                threading.Event().wait(dice.uniform(0.0, 1.0))
+                server.start()
+            if not driver_first:
+                threading.Event().wait(dice.uniform(0.0, 3.0))
+                self._kill_driver(process)
+
+    def _kill_driver(self, process: Any) -> None:
+        # Without its servers a driver may have given up by itself: then there is nobody to kill.
+        self.kills["driver"] += process.poll() is None
+        kill(process)
 
 
 @pytest.fixture
-def broker(kafka: KafkaServer) -> Iterator[KafkaServer]:
-    """For this test alone: it is killed. The session's own proves that there is one to be had."""
-    with KafkaServer(**SOON_BACK) as server:
-        server.create_topic("rows", partitions=2)
-        yield server
+def stage(ground: Ground, postgres: PostgresServer, connector: dict[str, str]) -> Iterator[Stage]:
+    """For this test alone: they are killed. The session's own prove that there are some to be had."""
+    with KafkaServer(**SOON_BACK) as broker, PostgresServer() as database:
+        broker.create_topic("views", partitions=3)
+        broker.create_topic("pv", partitions=2)
+        yield Stage(ground, broker, database, connector)
 
 
-class Reader:
-    """Reads the topic all the while, as any application would, and keeps what it got in order."""
-
-    def __init__(self, server: KafkaServer) -> None:
-        settings = {"bootstrap.servers": server.bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
-        self._consumer = kafka_client.Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
-        places = [kafka_client.TopicPartition("rows", n, kafka_client.OFFSET_BEGINNING) for n in range(2)]
-        self._consumer.assign(places)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self.rows: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Reader:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _work(self) -> None:
-        while not self._over.is_set():
-            for message in self._consumer.consume(1000, timeout=0.2):
-                if message.error() is None:
-                    self.rows.append(json.loads(message.value()))
-
-
-def test_killed_with_its_broker_a_plain_reader_gets_every_row_once_and_from_one_computation(
-    ground: Ground, broker: KafkaServer, record_property: pytest.RecordProperty
+@pytest.mark.parametrize("lives", [4, pytest.param(50, marks=pytest.mark.soak)])
+def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_once(
+    lives: int, stage: Stage, record_property: pytest.RecordProperty, record_sweep: list[str]
 ) -> None:
     seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
     print(f"ONCEWARD_SEED={seed}")
     record_property("seed", seed)
     dice = random.Random(seed)
-    with Reader(broker) as reader:
-        for number in range(KILLS):
-            ground.add_files(dice.randrange(3, 6))
-            live_and_die(ground, broker, dice, kills_broker=number % 2 == 1)
-        code = run_to_end(ground, *COMMAND, kafka=broker.bootstrap)
+    ground, tables = stage.ground, Tables(stage.database)
+    with ConsoleReader(stage.broker, "pv", partitions=2, folder=ground.work) as reader:
+        while stage.kills["driver"] < lives:
+            stage.view(dice)
+            stage.live_and_die(dice)
+        code = run_to_end(ground, *COMMAND, **stage.config())
         assert code == 0, said(ground)
-        wait_until(lambda: len(reader.rows) >= len(ground.ids()), "the reader has caught up")
-    expect_exactly_once(reader.rows, ground.ids())
-    expect_exactly_once(ground.in_files(), ground.ids())
-    files = {row["id"]: row["luck"] for row in ground.in_files()}
-    assert {row["id"]: row["luck"] for row in reader.rows} == files, "both targets have one computation of every row"
+        changes = tables.query("SELECT app, count, luck FROM changes")
+        wait_until(lambda: len(reader.rows()) >= len(changes), "the reader has caught up")
+        read = [(row["app"], row["count"], row["luck"]) for row in reader.rows()]
+    for app, sent in stage.sent.items():
+        counts = [count for found, count, _ in read if found == app]
+        assert counts == sorted(set(counts)), f"seed {seed}: {app} came twice or out of order: {counts}"
+        assert counts[-1] == sent, f"seed {seed}: {app} was viewed {sent} times, and counted {counts[-1]} times"
+    assert Counter(read) == Counter(changes), "both targets have every count once, and one computation of it"
+    assert dict(tables.query("SELECT app, count FROM pv")) == dict(stage.sent)
+    assert tables.query("SELECT gid::text FROM pg_prepared_xacts") == []
     ground.expect_nothing_staged()
-
-
-def live_and_die(ground: Ground, broker: KafkaServer, dice: random.Random, *, kills_broker: bool) -> None:
-    """A driver that is killed some time after it came up; its broker too, and first, where that is asked."""
-    before = starts(ground)
-    process = start(ground, *COMMAND, trigger=None, small=dice.choice([0, 1000]), kafka=broker.bootstrap)
-    with ended_at_last(process):
-        wait_until(lambda: starts(ground) > before or process.poll() is not None, "the driver starts")
-        threading.Event().wait(dice.uniform(2.0, 8.0))
-        if kills_broker:
-            broker.kill()
-            threading.Event().wait(dice.uniform(0.0, 1.0))
-            broker.start()
-            threading.Event().wait(dice.uniform(0.0, 4.0))
-        kill(process)
+    died = ", ".join(f"{name} {count}" for name, count in sorted(stage.kills.items()))
+    views = stage.sent.total()
+    record_sweep.append(
+        f"Kafka to Kafka and PostgreSQL, killed: {died}; {views} views, {len(read)} counts, seed {seed}"
+    )

@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import confluent_kafka as client
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from onceward.cli.main import app
-from onceward.errors import ConfigurationError
+from onceward.errors import ConfigurationError, SourceDataLost, SourceUnavailable
 from onceward.sources import KafkaSource, OffsetRange, offset_ranges
+from onceward.sources.brokers import Brokers
 from onceward.testing.servers import KafkaServer
 
-from .ground import Ground
-from .processes import run_to_end, said
+from .ground import Ground, wait_until
+from .processes import ended_at_last, kill, run_to_end, said, start
 
 pytestmark = pytest.mark.cluster
 JOB = Path(__file__).with_name("kafka_counting.py")
 COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(JOB), "--json"]
-JARS = Path(__file__).resolve().parents[2] / ".jars" / "kafka-connector"
+Run = Callable[..., int]
 APPS = ("maps", "mail", "news")
 
 
 @pytest.fixture
 def broker(kafka: KafkaServer) -> Iterator[KafkaServer]:
-    if not list(JARS.glob("*.jar")):
-        pytest.skip("Spark's Kafka connector is not there (run tools/setup-kafka)")
     kafka.create_topic("views", partitions=2)
     kafka.create_topic("pv", partitions=2)
     yield kafka
-    admin = kafka.admin()
-    for done in admin.delete_topics(["views", "pv"]).values():
-        done.result(30)
+    kafka.delete_topics("views", "pv")
 
 
-def view(broker: KafkaServer, count: int) -> None:
+def view(broker: KafkaServer, count: int, *, partitions: int = 2) -> None:
     """As many page views of each app."""
     producer = client.Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(count * len(APPS)):
-        producer.produce("views", APPS[number % len(APPS)], partition=number % 2)
+        producer.produce("views", APPS[number % len(APPS)], partition=number % partitions)
     assert producer.flush(30) == 0
 
 
@@ -64,15 +64,22 @@ def counts(broker: KafkaServer) -> list[tuple[str, int]]:
     return found
 
 
-def run(ground: Ground, broker: KafkaServer, **config: object) -> int:
-    jars = ",".join(str(jar) for jar in sorted(JARS.glob("*.jar")))
-    return run_to_end(ground, *COMMAND, kafka=broker.bootstrap, settings={"spark.jars": jars}, **config)
+def total(broker: KafkaServer) -> int:
+    return sum(dict(counts(broker)).values())
+
+
+@pytest.fixture
+def run(ground: Ground, broker: KafkaServer, connector: dict[str, str]) -> Run:
+    """Runs the job to its end."""
+    return partial(run_to_end, ground, *COMMAND, kafka=broker.bootstrap, settings=connector)
 
 
 @pytest.mark.usefixtures("spark")
-def test_counts_from_kafka_reach_kafka_once_and_offsets_are_shown(ground: Ground, broker: KafkaServer) -> None:
+def test_counts_from_kafka_reach_kafka_once_and_offsets_are_shown(
+    ground: Ground, broker: KafkaServer, run: Run
+) -> None:
     view(broker, 200)
-    assert run(ground, broker) == 0, said(ground)
+    assert run() == 0, said(ground)
     checkpoint = ground.work / "checkpoint"
     assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "the last count of each app"
     assert len(counts(broker)) == len(set(counts(broker))), "no count came twice"
@@ -94,21 +101,65 @@ def lag(broker: KafkaServer) -> dict[int, int]:
 
 
 def test_records_that_are_gone_stop_the_job_with_their_ranges_unless_accepted(
-    ground: Ground, broker: KafkaServer
+    ground: Ground, broker: KafkaServer, run: Run
 ) -> None:
     view(broker, 200)
-    assert run(ground, broker) == 0, said(ground)
+    assert run() == 0, said(ground)
     view(broker, 200)
     admin = broker.admin()
     for done in admin.delete_records([client.TopicPartition("views", 1, 450)]).values():
         done.result(30)
     source = KafkaSource(broker.bootstrap, topics="views")
     assert source.lost(ground.work / "checkpoint") == [OffsetRange("views", 1, 300, 450)]
-    assert run(ground, broker) == 1
+    assert run() == 1
     assert "views-1: 300 to 449 (150 records)" in said(ground)
     assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "nothing was read past the gap"
-    assert run(ground, broker, accept_loss=True) == 0, said(ground)
+    assert run(accept_loss=True) == 0, said(ground)
     assert sum(dict(counts(broker)).values()) == 1200 - 150
+
+
+def test_a_topic_that_was_made_anew_or_is_gone_stops_the_job_unless_accepted(
+    broker: KafkaServer, run: Run, ground: Ground
+) -> None:
+    view(broker, 200)
+    assert run() == 0, said(ground)
+    source, nobody = KafkaSource(broker.bootstrap, topics="views"), cast(SparkSession, None)
+    broker.delete_topics("views")
+    with pytest.raises(SourceDataLost, match=r"views-0: all from 300 on \(the partition is gone\), views-1"):
+        source.load(nobody, ground.checkpoint)
+    broker.create_topic("views", partitions=2)
+    view(broker, 10)
+    with pytest.raises(SourceDataLost, match=r"views-0: all from 300 on \(the topic was made anew, and ends at 15\)"):
+        source.load(nobody, ground.checkpoint)
+    assert run(accept_loss=True) == 0, said(ground)
+    view(broker, 5)
+    assert run() == 0, said(ground)
+    assert dict(counts(broker)) == dict.fromkeys(APPS, 205), "goes on behind what the new topic had by then"
+
+
+def test_partitions_that_are_added_while_running_are_read_and_another_number_of_cores_goes_on(
+    broker: KafkaServer, run: Run, ground: Ground, connector: dict[str, str]
+) -> None:
+    view(broker, 100)
+    process = start(ground, *COMMAND, kafka=broker.bootstrap, settings=connector, trigger="500 milliseconds")
+    with ended_at_last(process):
+        wait_until(lambda: total(broker) == 300 or process.poll() is not None, "the job has counted all")
+        assert process.poll() is None, said(ground)
+        broker.grow_topic("views", partitions=5)
+        view(broker, 100, partitions=5)
+        wait_until(lambda: total(broker) == 600 or process.poll() is not None, "the new partitions are read")
+        assert process.poll() is None, said(ground)
+        kill(process)
+    broker.grow_topic("views", partitions=7)
+    view(broker, 100, partitions=7)
+    assert run(master="local[1]") == 0, said(ground)
+    assert dict(counts(broker)) == dict.fromkeys(APPS, 300)
+    assert len(counts(broker)) == len(set(counts(broker))), "no count came twice"
+
+
+def test_brokers_that_do_not_answer_are_named() -> None:
+    with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1 do not say what they have"):
+        Brokers("127.0.0.1:1", {}, timeout_s=1).kept([("views", 0)])
 
 
 @pytest.mark.parametrize(

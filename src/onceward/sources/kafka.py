@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceward.errors import ConfigurationError, SourceDataLost
+from onceward.sources.brokers import Brokers
 from onceward.sources.positions import OffsetRange, Place, positions
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import local_path
@@ -15,7 +16,6 @@ from onceward.storage import local_path
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TIMEOUT_S = 30.0
 _SHOWN = 20
 
 
@@ -77,39 +77,40 @@ class KafkaSource:
 
         Counted from the end of the last decided epoch: an undecided one is read again.
         """
-        root = local_path(checkpoint)
-        resumed = positions(root, SparkLogs(root).decided())
-        first = _first_offsets(self._client(), resumed)
+        resumed, kept = self._resumed_and_kept(local_path(checkpoint))
         return sorted(
-            OffsetRange(*place, offset, first[place]) for place, offset in resumed.items() if first[place] > offset
+            OffsetRange(*place, offset, kept[place].first)
+            for place, offset in resumed.items()
+            if place in kept and kept[place].first > offset
         )
 
+    def _resumed_and_kept(self, checkpoint: Path) -> tuple[dict[Place, int], dict[Place, OffsetRange]]:
+        """Where a start would go on, and what the brokers have of these partitions, if anything."""
+        resumed = positions(checkpoint, SparkLogs(checkpoint).decided())
+        return resumed, (Brokers(self.servers, self._config).kept(resumed) if resumed else {})
+
     def _refuse_lost(self, checkpoint: Path) -> None:
-        lost = self.lost(checkpoint)
-        if lost:
-            more = f", and {len(lost) - _SHOWN} more ranges" if len(lost) > _SHOWN else ""
+        resumed, kept = self._resumed_and_kept(checkpoint)
+        lost = [_why_lost(place, offset, kept.get(place)) for place, offset in sorted(resumed.items())]
+        named = [why for why in lost if why]
+        if named:
+            more = f", and {len(named) - _SHOWN} more partitions" if len(named) > _SHOWN else ""
             raise SourceDataLost(
-                f"the brokers no longer have {', '.join(map(str, lost[:_SHOWN]))}{more}",
+                f"the brokers no longer have {', '.join(named[:_SHOWN])}{more}",
                 hint="restore them, or say accept_loss=True to go on with what is left",
             )
 
-    def _client(self) -> Any:
-        from confluent_kafka.admin import AdminClient
 
-        return AdminClient({**self._config, "bootstrap.servers": self.servers})
-
-
-def _first_offsets(admin: Any, places: Mapping[Place, int]) -> dict[Place, int]:
-    """The oldest record that the brokers have of each partition."""
-    import confluent_kafka as kafka
-    from confluent_kafka import admin as admin_module
-
-    earliest = admin_module.OffsetSpec.earliest()  # type: ignore[attr-defined, no-untyped-call]
-    wanted = {kafka.TopicPartition(*place): earliest for place in places}
-    if not wanted:
-        return {}
-    asked = admin.list_offsets(wanted, request_timeout=_TIMEOUT_S)
-    return {(place.topic, place.partition): int(future.result().offset) for place, future in asked.items()}
+def _why_lost(place: Place, offset: int, kept: OffsetRange | None) -> str | None:
+    """What a job that goes on at this offset would miss; None where everything is there."""
+    topic, partition = place
+    if kept is None:
+        return f"{topic}-{partition}: all from {offset} on (the partition is gone)"
+    if kept.first > offset:
+        return str(OffsetRange(topic, partition, offset, kept.first))
+    if kept.past < offset:
+        return f"{topic}-{partition}: all from {offset} on (the topic was made anew, and ends at {kept.past})"
+    return None
 
 
 def offsets_for_monitoring(

@@ -71,6 +71,10 @@ class Cluster:
             try:
                 described[name] = self._client.wait(future)
             except KafkaFailed as failed:
+                if failed.code == kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise KafkaFailed(
+                        f"{failed} (nothing, not even WRITE, is allowed on {name!r})", failed.code
+                    ) from None
                 if failed.code not in (
                     kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
                     kafka.KafkaError.TOPIC_EXCEPTION,

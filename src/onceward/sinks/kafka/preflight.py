@@ -12,6 +12,8 @@ from onceward.sinks.kafka.client import Client, KafkaFailed, log
 from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
 from onceward.sinks.kafka.settings import Settings, driver
 
+_PERMISSIONS = "docs/targets/kafka.md lists what the sink needs"
+
 
 @contextmanager
 def _refusing(settings: Settings) -> Iterator[None]:
@@ -62,13 +64,18 @@ def _refuse_unless_allowed(found: dict[str, Described], topic: str | None, recei
         # Brokers that do not tell are asked by the first publish.
         if described is not None and described.may and not wanted <= described.may:
             missing = ", ".join(sorted(wanted - described.may))
-            raise TargetRefused(
-                f"this user lacks {missing} on topic {name!r}", hint="docs/targets/kafka.md lists what the sink needs"
-            )
+            raise TargetRefused(f"this user lacks {missing} on topic {name!r}", hint=_PERMISSIONS)
 
 
 def _refuse_unless_kept(receipts: Described | None, name: str) -> None:
-    policy = receipts.config.get("cleanup.policy", "compact") if receipts is not None else "compact"
+    if receipts is None:
+        return
+    policy = receipts.config.get("cleanup.policy")
+    if policy is None:
+        raise TargetRefused(
+            f"this user lacks DESCRIBE_CONFIGS on topic {name!r}: nobody knows whether it keeps its receipts",
+            hint=_PERMISSIONS,
+        )
     if policy != "compact":
         raise TargetRefused(
             f"topic {name!r} has cleanup.policy={policy}: receipts would be deleted, and rows could be sent again",

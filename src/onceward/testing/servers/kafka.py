@@ -57,9 +57,12 @@ _SETTINGS: Mapping[str, str | int] = {
 SOON_BACK: Mapping[str, str | int] = {"broker_session_timeout_ms": 3000}
 """A broker that was killed is let in again only when the controller has given up the one before it."""
 
+_READ_COMMITTED = "--isolation-level=read_committed"
+
 _LOGGING = """status = error
 appender.console.type = Console
 appender.console.name = console
+appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1} %m%n
 rootLogger.level = warn
@@ -80,6 +83,8 @@ class KafkaServer(Server):
     programs: ClassVar[tuple[str, ...]] = ("java",)
     # A few seconds of processor time, which on a machine with much else to do can take a while to get.
     starts_within_s: ClassVar[float] = 240.0
+    format_options: ClassVar[tuple[str, ...]] = ()
+    """For the tool that prepares its storage, such as users to begin with."""
 
     def __init__(self, **settings: str | int) -> None:
         self._jars = _find_jars()
@@ -119,9 +124,8 @@ class KafkaServer(Server):
         (self.folder / "log4j2.properties").write_text(_LOGGING)
         self._write_properties()
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self.run(
-            *self._java("kafka.tools.StorageTool"), "format", f"--cluster-id={cluster}", "--config=server.properties"
-        )
+        options = [f"--cluster-id={cluster}", "--config=server.properties", *self.format_options]
+        self.run(*self._java("kafka.tools.StorageTool"), "format", *options)
 
     def command(self) -> Sequence[str]:
         """See `Server.command`."""
@@ -153,6 +157,25 @@ class KafkaServer(Server):
         admin = self.admin()
         admin.create_topics([topic])[name].result(30)
         return name
+
+    def delete_topics(self, *names: str) -> None:
+        """With all that stands in them."""
+        admin = self.admin()
+        for done in admin.delete_topics(list(names)).values():
+            done.result(30)
+
+    def grow_topic(self, name: str, *, partitions: int) -> None:
+        """Let it have so many partitions."""
+        from confluent_kafka.cimpl import NewPartitions
+
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
+
+    def console_consumer(self, topic: str, *, partition: int) -> list[str]:
+        """The command of Kafka's own consumer: prints the committed values of a partition, one a line, until ended."""
+        wanted = {"bootstrap-server": self.bootstrap, "topic": topic, "partition": partition, "offset": "earliest"}
+        options = [f"--{name}={value}" for name, value in wanted.items()]
+        return [*self._java("org.apache.kafka.tools.consumer.ConsoleConsumer"), *options, _READ_COMMITTED]
 
     def _write_properties(self) -> None:
         client, detour = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._detour_port}"

@@ -1,0 +1,58 @@
+"""What the brokers still have of a topic, asked with patience: a partition may be without a leader for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onceward.errors import SourceUnavailable
+from onceward.sources.positions import OffsetRange, Place
+
+_TIMEOUT_S = 30.0
+_BETWEEN_LOOKS_S = 0.2
+
+
+class Brokers:
+    """A client for questions. `config` has librdkafka's names; none of it is ever shown."""
+
+    def __init__(self, servers: str, config: Mapping[str, str], *, timeout_s: float = _TIMEOUT_S) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._servers = servers
+        self._timeout_s = timeout_s
+        self._admin = AdminClient({**config, "bootstrap.servers": servers})
+
+    def kept(self, places: Iterable[Place]) -> dict[Place, OffsetRange]:
+        """The records that they have, for those of the partitions that exist."""
+        import confluent_kafka as kafka
+
+        deadline = time.monotonic() + self._timeout_s
+        wanted = set(places)
+        while True:
+            try:
+                there = wanted & self._partitions({topic for topic, _ in wanted})
+                first, past = (self._offsets(there, kind) for kind in ("earliest", "latest"))
+            except kafka.KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise SourceUnavailable(
+                        f"the brokers at {self._servers} do not say what they have: {error.args[0].str()}",
+                        hint="start the job again when they can be reached",
+                    ) from None
+                time.sleep(_BETWEEN_LOOKS_S)
+            else:
+                return {place: OffsetRange(*place, first[place], past[place]) for place in there}
+
+    def _partitions(self, topics: set[str]) -> set[Place]:
+        """Those that exist. Asking for them also tells the driver of leaders anew, which it never does by itself."""
+        found = self._admin.list_topics(timeout=self._timeout_s).topics
+        return {(topic, number) for topic in topics & set(found) for number in found[topic].partitions}
+
+    def _offsets(self, places: set[Place], kind: str) -> dict[Place, int]:
+        import confluent_kafka as kafka
+        from confluent_kafka import admin
+
+        specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]
+        wanted = {kafka.TopicPartition(*place): getattr(specs, kind)() for place in places}
+        asked = self._admin.list_offsets(wanted, request_timeout=self._timeout_s) if wanted else {}
+        return {(place.topic, place.partition): int(future.result().offset) for place, future in asked.items()}

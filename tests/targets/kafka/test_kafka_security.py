@@ -1,0 +1,177 @@
+"""A broker with TLS, passwords (SCRAM) and permissions: what the docs say is enough, is enough; without it, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import admin as kafka_admin
+from topics import Ground, ids, numbers, write
+
+from onceward.errors import TargetRefused
+from onceward.sinks import KafkaSink
+from onceward.sinks.kafka.client import KafkaFailed
+from onceward.testing import Harness, Outlet, Source
+from onceward.testing.servers import KafkaServer
+
+IDS = pa.schema([("id", pa.int64())])
+PASSWORD = "hush-hush"
+ADMIN: Any = kafka_admin
+Permission = tuple[str, str, str, str]
+"""Resource, name, pattern, operation."""
+
+
+class SecuredServer(KafkaServer):
+    """Clients come by TLS, with a password, and may do what they were allowed; `admin` may do everything."""
+
+    format_options: ClassVar[tuple[str, ...]] = tuple(
+        f"--add-scram=SCRAM-SHA-512=[name={name},password={PASSWORD}]" for name in ("admin", "us")
+    )
+
+    def __init__(self) -> None:
+        super().__init__(
+            **{
+                "listener.security.protocol.map": "CLIENT:SASL_SSL,DETOUR:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": "DETOUR",
+                "listener.name.client.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.client.scram-sha-512.sasl.jaas.config": (
+                    "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+                ),
+                "listener.name.client.ssl.keystore.location": "broker.p12",
+                "listener.name.client.ssl.keystore.type": "PKCS12",
+                "listener.name.client.ssl.keystore.password": PASSWORD,
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:admin;User:ANONYMOUS",
+            }
+        )
+
+    def prepare(self) -> None:
+        keytool = self.program.removesuffix("java") + "keytool"
+        common = ["-alias", "broker", "-keystore", "broker.p12", "-storepass", PASSWORD]
+        names = ["-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1", "-ext", "bc:c"]
+        self.run(keytool, "-genkeypair", *common, *names, "-keyalg", "RSA", "-storetype", "PKCS12")
+        self.run(keytool, "-exportcert", *common, "-rfc", "-file", "ca.pem")
+        super().prepare()
+
+    def client_settings(self, user: str = "admin", password: str = PASSWORD) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.folder / "ca.pem"),
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": password,
+        }
+
+    def change(self, permissions: list[Permission], *, allow: bool) -> None:
+        """Allow `us` this, or no longer."""
+        makes = ADMIN.AclBinding if allow else ADMIN.AclBindingFilter
+        rules = [
+            makes(
+                ADMIN.ResourceType[resource],
+                name,
+                ADMIN.ResourcePatternType[pattern],
+                "User:us",
+                "*",
+                ADMIN.AclOperation[operation],
+                ADMIN.AclPermissionType.ALLOW,
+            )
+            for resource, name, pattern, operation in permissions
+        ]
+        admin = self.admin()
+        done = admin.create_acls(rules) if allow else admin.delete_acls(rules)
+        for future in done.values():
+            future.result(30)
+
+    @contextmanager
+    def without(self, permission: Permission) -> Iterator[None]:
+        self.change([permission], allow=False)
+        yield
+        self.change([permission], allow=True)
+
+
+def documented(ground: Ground) -> list[Permission]:
+    """The table in docs/targets/kafka.md."""
+    return [
+        *(("TOPIC", ground.topic, "LITERAL", what) for what in ("WRITE", "DESCRIBE_CONFIGS")),
+        *(("TOPIC", ground.receipts_topic, "LITERAL", what) for what in ("READ", "WRITE", "DESCRIBE_CONFIGS")),
+        ("TRANSACTIONAL_ID", "onceward-", "PREFIXED", "WRITE"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def secured(kafka: KafkaServer) -> Iterator[SecuredServer]:
+    """The session's own proves that there is one to be had."""
+    with SecuredServer() as server:
+        yield server
+
+
+@pytest.fixture
+def ground(secured: SecuredServer) -> Ground:
+    made = Ground(secured)
+    secured.change(documented(made), allow=True)
+    return made
+
+
+def sink_of(ground: Ground, password: str = PASSWORD, **options: Any) -> KafkaSink:
+    server: Any = ground.server
+    return ground.sink(config={"linger.ms": 0, **server.client_settings("us", password)}, **options)
+
+
+def test_what_the_docs_list_is_enough(ground: Ground) -> None:
+    outlet = Outlet(sink_of(ground, key="key"), ground.rows)
+    harness = Harness(outlet, source=Source(ends=(3, 6, 9), keys=3))
+    harness.drain()
+    assert harness.problems() == []
+
+
+@pytest.mark.parametrize("number", [0, 2, 3, 4, 5])
+def test_without_any_of_it_the_sink_is_refused_and_says_what_is_missing(
+    number: int, ground: Ground, secured: SecuredServer
+) -> None:
+    _, name, _, operation = missing = documented(ground)[number]
+    with secured.without(missing), pytest.raises(TargetRefused) as refused:
+        sink_of(ground, timeout_s=3).check(IDS, output_mode="append")
+    assert name in str(refused.value)
+    assert operation in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_without_sight_of_how_large_a_record_may_be_rows_are_sent_all_the_same(
+    ground: Ground, secured: SecuredServer
+) -> None:
+    with secured.without(documented(ground)[1]):
+        sink = sink_of(ground)
+        sink.check(IDS, output_mode="append")
+        assert write(sink, numbers(1))
+    assert ids(ground.rows()) == [1]
+
+
+def test_a_permission_that_is_taken_away_while_running_is_named(ground: Ground, secured: SecuredServer) -> None:
+    sink = sink_of(ground)
+    sink.check(IDS, output_mode="append")
+    with secured.without(documented(ground)[0]), pytest.raises(KafkaFailed, match=r"(?i)authorization failed"):
+        write(sink, numbers(1))
+    assert write(sink, numbers(1))
+    assert ids(ground.rows()) == [1]
+
+
+def test_a_wrong_password_is_refused_and_not_shown(ground: Ground) -> None:
+    """Scenarios 68 and 71."""
+    sink = sink_of(ground, "wrong-and-secret", timeout_s=3)
+    with pytest.raises(TargetRefused, match=r"(?i)authentication") as refused:
+        sink.check(IDS, output_mode="append")
+    with pytest.raises(KafkaFailed, match=r"(?i)authentication") as failed:
+        write(sink, numbers(1))
+    for text in (str(refused.value), repr(refused.value), str(failed.value), repr(sink), repr(sink.settings)):
+        assert "wrong-and-secret" not in text
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(ground: Ground) -> None:
+    server: Any = ground.server
+    config = {name: value for name, value in server.client_settings("us").items() if name != "ssl.ca.location"}
+    sink = ground.sink(config=config, timeout_s=3)
+    with pytest.raises(TargetRefused, match=r"(?i)certificate"):
+        sink.check(IDS, output_mode="append")
