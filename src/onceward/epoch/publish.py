@@ -271,9 +271,9 @@ class Publisher:
         ground.shelf.remove_epoch(epoch)
         ground.register.forget(epoch)
         if epoch % self._limits.reap_every == 0:
-            self._sweep_or_put_off()
+            self.sweep_or_put_off()
 
-    def _sweep_or_put_off(self) -> None:
+    def sweep_or_put_off(self) -> None:
         """The epoch is settled: that a target does not answer now is no reason to stop. The next sweep does it all."""
         try:
             self.sweep()

@@ -77,7 +77,7 @@ class PublisherThread:
                 closing = self._closing
                 self._advance(self._publisher.publish_decided())
                 if closing:
-                    self._publisher.sweep()
+                    self._publisher.sweep_or_put_off()
                     return
                 look_s = _FIRST_LOOK_S if self._watermark > before else min(look_s * 2, _LONGEST_LOOK_S)
                 with self._changed:

@@ -75,7 +75,8 @@ class KafkaSource:
     def lost(self, checkpoint: str | os.PathLike[str]) -> list[OffsetRange]:
         """What a start from this checkpoint would have to read, and the brokers no longer have.
 
-        Counted from the end of the last decided epoch: an undecided one is read again.
+        Counted from the end of the last decided epoch: an undecided one is read again. Partitions that are gone, or end
+        before that, are not among these: nobody knows what they had. `load` refuses them as well.
         """
         resumed, kept = self._resumed_and_kept(local_path(checkpoint))
         return sorted(
@@ -123,6 +124,7 @@ def offsets_for_monitoring(
     """
     root = local_path(checkpoint)
     settings: dict[str, Any] = {**(config or {}), "bootstrap.servers": servers, "group.id": group}
+    connected: list[Any] = []
 
     def commit(epoch: int) -> None:
         import confluent_kafka as kafka
@@ -130,10 +132,13 @@ def offsets_for_monitoring(
         ends = [kafka.TopicPartition(*place, offset) for place, offset in positions(root, epoch).items()]
         if not ends:
             return
-        consumer = kafka.Consumer({**settings, "enable.auto.commit": False})
+        # One client for all epochs, a new one after a failure.
+        consumer = connected.pop() if connected else kafka.Consumer({**settings, "enable.auto.commit": False})
         try:
             consumer.commit(offsets=ends, asynchronous=False)
-        finally:
+        except BaseException:
             consumer.close()
+            raise
+        connected.append(consumer)
 
     return commit

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import confluent_kafka as driver
 import pyarrow as pa
@@ -11,7 +10,6 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
 
-from onceward.contracts import RejectedRow
 from onceward.errors import CheckpointRolledBack, DamagedFile, RowsRejected, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
@@ -202,81 +200,6 @@ def test_a_topic_that_is_deleted_while_running_keeps_the_epoch_waiting(ground: G
             assert write(sink, numbers(2), epoch=2)
             break
     assert ids(ground.rows()) == [2]
-
-
-def texts(*values: str, **columns: list[Any]) -> pa.RecordBatch:
-    return pa.record_batch({"value": list(values), **columns})
-
-
-def test_a_record_larger_than_the_topic_takes_is_named_and_the_others_wait(kafka: KafkaServer) -> None:
-    """Scenario 55."""
-    ground = Ground(kafka, partitions=1, max_message_bytes="10000")
-    sink = ground.sink(compression="none", rows_at_once=1000)
-    slots = [
-        slot_of(sink, texts("a", "b"), texts("x" * 9_800, "c"), slot=0),
-        slot_of(sink, texts("y" * 20_000, "z" * 9_950, "d"), slot=1),
-    ]
-    with pytest.raises(RowsRejected, match="row 0 of slot 1 cannot be sent: it has 20000 bytes") as caught:
-        send(sink, *slots)
-    assert caught.value.epoch == 7
-    assert ground.messages() == []
-    named = sink.find_rejected(slots, JOB, 7)
-    assert [(row.slot, row.row) for row in named] == [(1, 0), (1, 1)]
-    assert isinstance(named[0], RejectedRow)
-    slots[1] = slot_of(sink, texts("d"), slot=1)
-    assert send(sink, *slots), "without those that are named the others are taken"
-    assert [len(m.value()) for m in ground.messages()] == [1, 1, 9_800, 1, 1]
-
-
-def test_many_records_for_a_topic_of_small_batches_are_taken(kafka: KafkaServer) -> None:
-    """A batch as large as the client makes them by default would be refused as a whole."""
-    ground = Ground(kafka, partitions=1, max_message_bytes="5000")
-    sink = ground.sink(compression="none", config={"linger.ms": 50})
-    assert write(sink, texts(*["x" * 100] * 2000))
-    assert len(ground.messages()) == 2000
-    by_row = ground.sink(topic=None, compression="none", name="by row", config={"linger.ms": 50})
-    batch = texts(*["y" * 100] * 2000, topic=[ground.topic] * 2000)
-    with suppress(Exception):
-        write(by_row, batch)
-    assert write(by_row, batch), "the second try knows the topic"
-    assert len(ground.messages()) == 4000
-
-
-def test_a_limit_lowered_while_running_is_noticed_and_named(ground: Ground) -> None:
-    """Scenario 56."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    sink = ground.sink(compression="none")
-    assert write(sink, texts("x" * 50_000), epoch=1)
-    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource("topic", ground.topic, incremental_configs=[entry])
-    admin = ground.server.admin()
-    admin.incremental_alter_configs([resource])[resource].result(10)
-    with pytest.raises(KafkaFailed, match="too large"):
-        write(sink, texts("x" * 50_000), epoch=2)
-    with pytest.raises(RowsRejected, match="row 0 of slot 0 cannot be sent: it has 50000 bytes"):
-        write(sink, texts("x" * 50_000), epoch=2)
-    assert len(ground.messages()) == 1
-
-
-def test_a_partition_that_the_topic_has_not_is_named(ground: Ground) -> None:
-    sink = ground.sink()
-    batch = texts("a", "b", "c", partition=pa.array([0, None, 2], pa.int32()))
-    with pytest.raises(RowsRejected, match=f"row 2 of slot 0.*for partition 2, and topic '{ground.topic}' has 2"):
-        write(sink, batch)
-    assert ground.messages() == []
-
-
-def test_rows_for_topics_that_are_not_there_are_named(ground: Ground) -> None:
-    sink = ground.sink(topic=None)
-    slot = slot_of(sink, texts("a", "b", "c", "d", topic=[ground.topic, None, "no-such-topic", ground.topic]))
-    assert [(row.row, row.why) for row in sink.find_rejected([slot], JOB, 7)] == [
-        (1, "its topic is null"),
-        (2, "there is no topic 'no-such-topic'"),
-    ]
-    with pytest.raises(RowsRejected):
-        send(sink, slot)
-    assert ground.messages() == []
 
 
 # --- brokers ------------------------------------------------------------------------------------------

@@ -32,7 +32,13 @@ _BETWEEN_LOOKS_S = 0.1
 def _coming_up() -> tuple[int, ...]:
     """What is said of a topic that was just made, or whose leader was just lost."""
     errors = driver().KafkaError
-    return (errors.LEADER_NOT_AVAILABLE, errors.UNKNOWN_TOPIC_OR_PART, errors.NOT_LEADER_FOR_PARTITION, errors._NOENT)
+    return (
+        errors.LEADER_NOT_AVAILABLE,
+        errors.OFFSET_NOT_AVAILABLE,
+        errors.UNKNOWN_TOPIC_OR_PART,
+        errors.NOT_LEADER_FOR_PARTITION,
+        errors._NOENT,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,7 @@ class Cluster:
         configs = self._configs(described)
         for name, one in described.items():
             config = configs[name]
-            limit = config.get("max.message.bytes")
-            topic = Topic(name, len(one.partitions), None if limit is None else int(limit))
+            topic = Topic.described(name, len(one.partitions), config, is_internal=bool(one.is_internal))
             may = frozenset(operation.name for operation in one.authorized_operations or ())
             found[name] = Described(topic, len(one.partitions[0].replicas), config, may)
         return found
@@ -182,11 +187,13 @@ class Cluster:
     def _read_to(self, end: int, consumer: Any, ledger: Ledger, client: Client, patience_s: float) -> None:
         kafka = driver()
         deadline = time.monotonic() + patience_s
-        reached = 0
+        reached = before = 0
         while reached < end:
+            if reached > before:
+                deadline, before = time.monotonic() + patience_s, reached
             if time.monotonic() > deadline:
                 raise client.failed(
-                    f"a transaction of somebody is open at offset {reached} of {end}, or the brokers are too slow"
+                    f"a transaction of somebody is open at offset {reached} of {end}, or the brokers do not answer"
                 )
             with client.watched():
                 messages = consumer.consume(_RECEIPTS_AT_ONCE, timeout=0.02)

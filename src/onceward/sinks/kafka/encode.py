@@ -46,7 +46,8 @@ class Records:
         if self.partitions is None and self.timestamps is None and self.headers is None:
             return zip(topics, values, keys, strict=False)
         partitions = repeat(-1) if self.partitions is None else self.partitions.to_pylist()
-        timestamps = repeat(0) if self.timestamps is None else self.timestamps.to_pylist()
+        # To the client 0 is "now".
+        timestamps = repeat(0) if self.timestamps is None else pc.fill_null(self.timestamps, 0).to_pylist()
         headers = repeat(None) if self.headers is None else self.headers
         return zip(topics, values, keys, partitions, repeat(None), repeat(None), timestamps, headers, strict=False)
 
@@ -120,7 +121,7 @@ def _filled(column: pa.Array, instead: int) -> pa.Array:
 def _milliseconds(column: pa.Array) -> pa.Array:
     if pt.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    return _filled(column, 0)
+    return column.cast(pa.int64())
 
 
 def _headers(column: pa.Array) -> list[list[Header] | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,15 +15,37 @@ DEFAULT_MAX_BYTES = 1_000_000
 # A batch's own header, and the most that lengths, attributes and times take in a record.
 _FRAME_BYTES = 61 + 40
 _HEADER_FRAME_BYTES = 10
+_FAR_AHEAD_MS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`max_bytes` is the largest batch that the brokers take; None where they did not tell."""
+    """`max_bytes` is the largest batch that the brokers take; None where they did not tell.
+
+    Times of records may lie so many milliseconds before and after now. `closed` says why no row may go there.
+    """
 
     name: str
     partitions: int
     max_bytes: int | None = None
+    wants_keys: bool = False
+    before_ms: int | None = None
+    after_ms: int | None = None
+    closed: str | None = None
+
+    @classmethod
+    def described(cls, name: str, partitions: int, config: Mapping[str, str], *, is_internal: bool) -> Topic:
+        """From what the brokers tell of it."""
+        own_times = config.get("message.timestamp.type") == "LogAppendTime"
+        return cls(
+            name,
+            partitions,
+            _number(config.get("max.message.bytes")),
+            wants_keys="compact" in config.get("cleanup.policy", ""),
+            before_ms=None if own_times else _number(config.get("message.timestamp.before.max.ms")),
+            after_ms=None if own_times else _number(config.get("message.timestamp.after.max.ms")),
+            closed=f"topic {name!r} is Kafka's own" if is_internal else None,
+        )
 
     @property
     def record_bytes(self) -> int:
@@ -52,9 +75,10 @@ def _of_topic(
     records: Records, name: str | None, topic_of: TopicOf, rows: pa.Array | None
 ) -> Iterator[tuple[int, str]]:
     topic = topic_of(name) if name else None
-    if topic is None:
+    if topic is None or topic.closed:
         everything = pa.array([True] * len(records)) if rows is None else rows
-        yield from _named(everything, "its topic is null" if not name else f"there is no topic {name!r}")
+        closed = topic.closed if topic is not None else None
+        yield from _named(everything, closed or (f"there is no topic {name!r}" if name else "its topic is null"))
         return
     sizes = _sizes(records)
     # Most often none is too large, and one number shows it.
@@ -67,9 +91,30 @@ def _of_topic(
         outside = pc.or_(pc.greater_equal(numbers, topic.partitions), pc.less(numbers, -1))
         for row, _ in _named(_both(outside, rows), ""):
             yield row, f"it is for partition {numbers[row]}, and topic {name!r} has {topic.partitions}"
+    if topic.wants_keys:
+        keyless = pa.array([True] * len(records)) if records.keys is None else pc.is_null(records.keys)
+        yield from _named(_both(keyless, rows), f"it has no key, and topic {name!r} is compacted")
+    if records.timestamps is not None:
+        for row, _ in _named(_both(_untimely(records.timestamps, topic), rows), ""):
+            yield row, f"its time is {records.timestamps[row]} ms since 1970, which topic {name!r} does not take"
     if records.headers is not None:
         nameless = [any(key is None for key, _ in row or ()) for row in records.headers]
         yield from _named(_both(pa.array(nameless, pa.bool_()), rows), "a header of it has no name")
+
+
+def _untimely(times: pa.Array, topic: Topic) -> pa.Array:
+    """Too long ago or too far ahead for the topic. The client takes 0 for "now", so that moment cannot be sent."""
+    now = time.time_ns() // 1_000_000
+    found = pc.less_equal(times, 0)
+    if topic.before_ms is not None and topic.before_ms < now:
+        found = pc.or_(found, pc.less(times, now - topic.before_ms))
+    if topic.after_ms is not None and topic.after_ms < _FAR_AHEAD_MS:
+        found = pc.or_(found, pc.greater(times, now + topic.after_ms))
+    return pc.fill_null(found, False)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _sizes(records: Records) -> pa.Array:

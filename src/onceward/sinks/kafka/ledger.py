@@ -39,7 +39,8 @@ class Ledger:
 
     def add(self, key: bytes, value: bytes | None) -> None:
         """Take in one record of the topic; those of others are passed over."""
-        found = _parsed(key)
+        # They may be many, and need not be understood for that.
+        found = _parsed(key) if key.startswith(self._begins) else None
         if found is None or found[:3] != [_VERSION, self.job, self.sink]:
             return
         generation, rest = Generation(found[3]), found[4:]
@@ -57,6 +58,10 @@ class Ledger:
             self._keys.setdefault((generation, epoch), set()).add(first)
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(key) from error
+
+    @property
+    def _begins(self) -> bytes:
+        return _dumped([_VERSION, self.job, self.sink])[:-1] + b","
 
     def slots(self, generation: Generation, epoch: int) -> dict[int, Fingerprint]:
         """The slots of an epoch that have their receipt."""

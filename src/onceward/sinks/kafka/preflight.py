@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from onceward.contracts import Finding, Grade
 from onceward.errors import TargetRefused
 from onceward.identity import SinkName, digest
-from onceward.sinks.kafka.client import Client, KafkaFailed, log
+from onceward.sinks.kafka.client import Client, KafkaFailed, log, take_id
 from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
 from onceward.sinks.kafka.settings import Settings, driver
 
@@ -27,7 +27,13 @@ def _refusing(settings: Settings) -> Iterator[None]:
 
 
 def check(
-    settings: Settings, *, topic: str | None, partitions: int | None, receipts_topic: str, sink: SinkName
+    settings: Settings,
+    *,
+    topic: str | None,
+    has_key: bool,
+    partitions: int | None,
+    receipts_topic: str,
+    sink: SinkName,
 ) -> None:
     """Raise `TargetRefused` when something is missing; make what the options let us make."""
     with _refusing(settings):
@@ -45,7 +51,9 @@ def check(
             cluster.close()
     _refuse_unless_allowed(found, topic, receipts_topic)
     _refuse_unless_kept(found.get(receipts_topic), receipts_topic)
-    _refuse_unless_transactional(settings, sink)
+    if not has_key and topic is not None and found[topic].topic.wants_keys:
+        raise TargetRefused(f"topic {topic!r} is compacted, and takes no record without a key", hint="say key='column'")
+    _refuse_unless_transactional(settings, sink, receipts_topic)
 
 
 def _make_topic(cluster: Cluster, topic: str, partitions: int | None) -> None:
@@ -61,6 +69,8 @@ def _make_topic(cluster: Cluster, topic: str, partitions: int | None) -> None:
 def _refuse_unless_allowed(found: dict[str, Described], topic: str | None, receipts_topic: str) -> None:
     for name, wanted in ((topic, {"WRITE"}), (receipts_topic, {"READ", "WRITE"})):
         described = found.get(name) if name is not None else None
+        if described is not None and described.topic.closed:
+            raise TargetRefused(f"rows cannot go there: {described.topic.closed}", hint="name a topic of your own")
         # Brokers that do not tell are asked by the first publish.
         if described is not None and described.may and not wanted <= described.may:
             missing = ", ".join(sorted(wanted - described.may))
@@ -83,14 +93,14 @@ def _refuse_unless_kept(receipts: Described | None, name: str) -> None:
         )
 
 
-def _refuse_unless_transactional(settings: Settings, sink: SinkName) -> None:
+def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_topic: str) -> None:
     """Take an id that is used for nothing else: it meets every obstacle that the first publish would."""
     kafka = driver()
     client = Client(settings, "taking a transactional id")
     try:
         producer = client.make(kafka.Producer, settings.producer(f"{settings.id_prefix}-check-{digest(sink, 16)}"))
         with client.watched():
-            producer.init_transactions(settings.timeout_s)
+            take_id(producer, receipts_topic, settings.timeout_s)
     except KafkaFailed as failed:
         if failed.code == kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
             raise TargetRefused(
@@ -102,6 +112,8 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName) -> None:
             hint="they need enough brokers for transaction.state.log.replication.factor, and the user needs WRITE on "
             f"transactional ids that begin with {settings.id_prefix}-",
         ) from None
+    finally:
+        client.let_go()
 
 
 def cautions(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from typing import Any
 from onceward.contracts import Receipt, RejectedRow, SlotValues
 from onceward.errors import CheckpointRolledBack, RowsRejected
 from onceward.identity import Fingerprint, JobIdentity, SinkName
-from onceward.sinks.kafka.client import Client, KafkaFailed
+from onceward.sinks.kafka.client import Client, KafkaFailed, take_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.encode import Records, records_of
@@ -38,12 +38,15 @@ _FLUSH_S = 1.0
 class Topics:
     """What is known of the topics that rows go to; asked for when a new one turns up."""
 
-    def __init__(self, cluster: Cluster, known: Iterable[Topic]) -> None:
+    def __init__(self, cluster: Cluster, known: Iterable[Topic], receipts_topic: str) -> None:
         self._cluster = cluster
-        self._known: dict[str, Topic | None] = {topic.name: topic for topic in known}
+        self._known: dict[str, Topic | None] = {topic.name: topic for topic in known if topic.name != receipts_topic}
+        self._receipts_topic = receipts_topic
 
     def get(self, name: str) -> Topic | None:
         """The topic, or None when there is none; one that was missing is asked for again."""
+        if name == self._receipts_topic:
+            return Topic(name, 1, closed=f"topic {name!r} is that of the receipts")
         if self._known.get(name) is None:
             described = self._cluster.describe([name]).get(name)
             self._known[name] = None if described is None else described.topic
@@ -75,16 +78,16 @@ class Session:
         self._settings, self._receipts_topic, self._choice = settings, receipts_topic, choice
         self._client = Client(settings, "publishing")
         self._cluster = Cluster(settings)
-        self._topics = Topics(self._cluster, self._find_topics())
+        self._producer: Any = None
         self._undelivered: list[tuple[int, str, str]] = []
-        self._batch_bytes = min(batch_bytes, self._largest_batch())
-        config = settings.producer(settings.transactional_id(job, sink), batch_bytes=self._batch_bytes)
-        self._producer = self._client.make(driver().Producer, config | {"on_delivery": self._delivered})
+        self._is_committing = False
         try:
+            self._topics = Topics(self._cluster, self._find_topics(), receipts_topic)
+            self._batch_bytes = min(batch_bytes, self._largest_batch())
+            config = settings.producer(settings.transactional_id(job, sink), batch_bytes=self._batch_bytes)
+            self._producer = self._client.make(driver().Producer, config | {"on_delivery": self._delivered})
             with self._client.watched():
-                # Without it the driver asks for a coordinator too early, and again only half a second later.
-                self._producer.list_topics(receipts_topic, timeout=settings.timeout_s)
-                self._producer.init_transactions(settings.timeout_s)
+                take_id(self._producer, receipts_topic, settings.timeout_s)
             patience_s = settings.transaction_timeout_s + settings.timeout_s
             self.ledger = self._cluster.read_ledger(receipts_topic, job.name, sink, patience_s=patience_s)
         except BaseException:
@@ -177,12 +180,16 @@ class Session:
             self._flush()
         except Exception:
             # So that readers of the topics need not wait for the time-out. Where it fails, they have to.
+            # What is on its way is waited for: brokers without KIP-890 take a record that comes behind the abort for
+            # one of the next transaction, and a reader would get it twice.
             with contextlib.suppress(Exception):
-                self._producer.purge()
+                self._producer.purge(in_flight=False)
                 self._producer.abort_transaction(_ABORT_WITHIN_S)
             raise
+        self._is_committing = True
         with self._client.watched():
             self._producer.commit_transaction(self._settings.timeout_s)
+        self._is_committing = False
 
     def _flush(self) -> None:
         """Every record is at the brokers, or has failed. Slow brokers get time, those that take nothing do not."""
@@ -205,7 +212,8 @@ class Session:
             return failed
         return KafkaFailed(
             f"{failed}; the transaction took {took_s:.0f} s, longer than transaction_timeout_s "
-            f"({self._settings.transaction_timeout_s:g} s): nothing of it is visible",
+            f"({self._settings.transaction_timeout_s:g} s): "
+            + ("the receipts will tell whether it is in" if self._is_committing else "nothing of it is visible"),
             failed.code,
         )
 
@@ -243,6 +251,8 @@ class Session:
                         produce(*record)
                         break
                     except BufferError:
+                        if not len(self._producer):
+                            raise self._client.failed("a record is larger than all that the client can hold") from None
                         self._producer.poll(_POLL_S)
             self._producer.poll(0)
         self._raise_undelivered()
@@ -258,8 +268,14 @@ class Session:
 
     def _raise_undelivered(self) -> None:
         if self._undelivered:
-            code, why, topic = self._undelivered[0]
+            # One that was thrown away because another failed says less than that other.
+            code, why, topic = min(self._undelivered, key=lambda one: one[0] in _thrown_away())
             raise self._client.failed(f"a record for topic {topic!r} was not taken: {why}", code)
+
+
+def _thrown_away() -> tuple[int, ...]:
+    errors = driver().KafkaError
+    return (errors._PURGE_QUEUE, errors._PURGE_INFLIGHT)
 
 
 def refuse_another(found: Fingerprint | None, receipt: Receipt) -> None:

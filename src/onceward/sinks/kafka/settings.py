@@ -29,6 +29,7 @@ _OURS = {
     "delivery.report.only.error": "the sink needs it",
     "compression.type": "say compression",
     "compression.codec": "say compression",
+    "message.max.bytes": "the topics' own max.message.bytes counts",
 }
 # These are not only for producers.
 _OF_CONNECTIONS = re.compile(
@@ -38,6 +39,7 @@ _OF_CONNECTIONS = re.compile(
 _SECRET = re.compile(r"password|secret|token|\.pem$|private|sasl\.oauthbearer\.config|assertion", re.IGNORECASE)
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SHOWN = "***"
+_DRIVERS_MOST_BYTES = 1_000_000_000
 
 
 def driver() -> ModuleType:
@@ -124,6 +126,8 @@ class Settings:
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 256 << 10,
             "topic.metadata.propagation.max.ms": 5_000,
+            # What each topic takes is known, and checked before: the driver's own limit would only be in the way.
+            "message.max.bytes": _DRIVERS_MOST_BYTES,
             **self.config,
             **({} if batch_bytes is None else {"batch.size": batch_bytes}),
             "transactional.id": transactional_id,
@@ -142,7 +146,8 @@ class Settings:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 50,
+            # An empty answer tells where the topic ends, and is waited for.
+            "fetch.wait.max.ms": 5,
         }
 
     def transactional_id(self, job: JobIdentity, sink: SinkName) -> str:

@@ -103,10 +103,11 @@ class KafkaSink(TransactionalWriteAheadSink):
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare options and stream; then ask the brokers for topics, permissions and transactions."""
         with attributed(sink=self.name):
-            columns_of(self.choice, schema)
+            columns = columns_of(self.choice, schema)
             preflight.check(
                 self.settings,
                 topic=self.choice.topic,
+                has_key=bool(columns.key),
                 partitions=self.create_partitions,
                 receipts_topic=self.receipts_topic,
                 sink=self.name,

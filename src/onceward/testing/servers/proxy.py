@@ -86,7 +86,11 @@ class Proxy:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._open |= {client, server}
-            _Connection(self, client, server).start()
+            self.connect(client, server)
+
+    def connect(self, client: socket.socket, server: socket.socket) -> None:
+        """Begin to pass bytes between the two; for those who have something else in mind with them."""
+        _Connection(self, client, server).start()
 
     def matched(self, before: bytes, data: bytes) -> int | None:
         """How many answers may still pass, if this request is one to be cut. `before` is what was sent before it."""

@@ -1,0 +1,141 @@
+"""Records that a topic does not take: named before any of their transaction is sent, and the others wait."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from topics import JOB, Ground, send, slot_of, write
+
+from onceward.contracts import RejectedRow
+from onceward.errors import RowsRejected, TargetRefused
+from onceward.sinks.kafka.client import KafkaFailed
+from onceward.testing.servers import KafkaServer
+
+HOUR_MS = 3_600_000
+
+
+def texts(*values: str, **columns: list[Any]) -> pa.RecordBatch:
+    return pa.record_batch({"value": list(values), **columns})
+
+
+def test_a_record_larger_than_the_topic_takes_is_named_and_the_others_wait(kafka: KafkaServer) -> None:
+    """Scenario 55."""
+    ground = Ground(kafka, partitions=1, max_message_bytes="10000")
+    sink = ground.sink(compression="none", rows_at_once=1000)
+    slots = [
+        slot_of(sink, texts("a", "b"), texts("x" * 9_800, "c"), slot=0),
+        slot_of(sink, texts("y" * 20_000, "z" * 9_950, "d"), slot=1),
+    ]
+    with pytest.raises(RowsRejected, match="row 0 of slot 1 cannot be sent: it has 20000 bytes") as caught:
+        send(sink, *slots)
+    assert caught.value.epoch == 7
+    assert ground.messages() == []
+    named = sink.find_rejected(slots, JOB, 7)
+    assert [(row.slot, row.row) for row in named] == [(1, 0), (1, 1)]
+    assert isinstance(named[0], RejectedRow)
+    slots[1] = slot_of(sink, texts("d"), slot=1)
+    assert send(sink, *slots), "without those that are named the others are taken"
+    assert [len(m.value()) for m in ground.messages()] == [1, 1, 9_800, 1, 1]
+
+
+def test_many_records_for_a_topic_of_small_batches_are_taken(kafka: KafkaServer) -> None:
+    """A batch as large as the client makes them by default would be refused as a whole."""
+    ground = Ground(kafka, partitions=1, max_message_bytes="5000")
+    sink = ground.sink(compression="none", config={"linger.ms": 50})
+    assert write(sink, texts(*["x" * 100] * 2000))
+    assert len(ground.messages()) == 2000
+    by_row = ground.sink(topic=None, compression="none", name="by row", config={"linger.ms": 50})
+    batch = texts(*["y" * 100] * 2000, topic=[ground.topic] * 2000)
+    with suppress(Exception):
+        write(by_row, batch)
+    assert write(by_row, batch), "the second try knows the topic"
+    assert len(ground.messages()) == 4000
+
+
+def test_a_limit_lowered_while_running_is_noticed_and_named(ground: Ground) -> None:
+    """Scenario 56."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    sink = ground.sink(compression="none")
+    assert write(sink, texts("x" * 50_000), epoch=1)
+    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", ground.topic, incremental_configs=[entry])
+    admin = ground.server.admin()
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    with pytest.raises(KafkaFailed, match="too large"):
+        write(sink, texts("x" * 50_000), epoch=2)
+    with pytest.raises(RowsRejected, match="row 0 of slot 0 cannot be sent: it has 50000 bytes"):
+        write(sink, texts("x" * 50_000), epoch=2)
+    assert len(ground.messages()) == 1
+
+
+def test_a_partition_that_the_topic_has_not_is_named(ground: Ground) -> None:
+    sink = ground.sink()
+    batch = texts("a", "b", "c", partition=pa.array([0, None, 2], pa.int32()))
+    with pytest.raises(RowsRejected, match=f"row 2 of slot 0.*for partition 2, and topic '{ground.topic}' has 2"):
+        write(sink, batch)
+    assert ground.messages() == []
+
+
+def test_rows_for_topics_that_are_not_there_are_named(ground: Ground) -> None:
+    sink = ground.sink(topic=None)
+    slot = slot_of(sink, texts("a", "b", "c", "d", topic=[ground.topic, None, "no-such-topic", ground.topic]))
+    assert [(row.row, row.why) for row in sink.find_rejected([slot], JOB, 7)] == [
+        (1, "its topic is null"),
+        (2, "there is no topic 'no-such-topic'"),
+    ]
+    with pytest.raises(RowsRejected):
+        send(sink, slot)
+    assert ground.messages() == []
+
+
+def why_not(ground: Ground, batch: pa.RecordBatch, **options: Any) -> list[tuple[int, str]]:
+    """What is said of each row that cannot be sent; and nothing of them is sent."""
+    sink = ground.sink(**options)
+    slot = slot_of(sink, batch)
+    with pytest.raises(RowsRejected):
+        send(sink, slot)
+    assert ground.messages() == []
+    return [(row.row, row.why) for row in sink.find_rejected([slot], JOB, 7)]
+
+
+@pytest.mark.parametrize(("limit", "size"), [(None, 1_048_400), ("5000000", 2_000_000)])
+def test_a_record_as_large_as_the_topic_takes_is_sent(kafka: KafkaServer, limit: str | None, size: int) -> None:
+    """The client's own limit, a million bytes, does not count."""
+    ground = Ground(kafka, partitions=1, **({} if limit is None else {"max_message_bytes": limit}))
+    assert write(ground.sink(compression="none"), texts("x" * size))
+    assert [len(message.value()) for message in ground.messages()] == [size]
+
+
+def test_times_that_the_topic_does_not_take_are_named(ground: Ground) -> None:
+    now = time.time_ns() // 1_000_000
+    times = pa.array([now, now + 2 * HOUR_MS, None, 0, now - 1000 * HOUR_MS], pa.int64())
+    batch = pa.record_batch({"value": ["a", "b", "c", "d", "e"], "at": times})
+    named = why_not(ground, batch, value="value", timestamp="at")
+    assert [row for row, _ in named] == [1, 3]
+    assert f"its time is {now + 2 * HOUR_MS} ms since 1970, which topic '{ground.topic}' does not take" == named[0][1]
+
+
+def test_records_without_a_key_for_a_compacted_topic_are_named_or_refused_at_the_start(kafka: KafkaServer) -> None:
+    ground = Ground(kafka, cleanup_policy="compact")
+    batch = texts("a", "b", key=["k", None])
+    assert why_not(ground, batch) == [(1, f"it has no key, and topic '{ground.topic}' is compacted")]
+    with pytest.raises(TargetRefused, match="takes no record without a key"):
+        ground.sink().check(pa.schema([("value", pa.string())]), output_mode="append")
+
+
+def test_rows_for_topics_that_are_not_for_rows_are_named(ground: Ground) -> None:
+    assert write(ground.sink(), pa.record_batch({"value": pa.array([], pa.string())}), epoch=1), (
+        "makes the log of transactions"
+    )
+    batch = texts("a", "b", "c", topic=[ground.topic, ground.receipts_topic, "__transaction_state"])
+    assert why_not(ground, batch, topic=None) == [
+        (1, f"topic '{ground.receipts_topic}' is that of the receipts"),
+        (2, "topic '__transaction_state' is Kafka's own"),
+    ]
+    with pytest.raises(TargetRefused, match="is Kafka's own"):
+        ground.sink(topic="__transaction_state").check(pa.schema([("value", pa.string())]), output_mode="append")
