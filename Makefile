@@ -26,7 +26,7 @@ demo: $(READY) java $(ARCHIVE) ## Watch a job crash and lose nothing
 	@$(BIN)/onceward demo
 
 test: check $(READY) java servers $(ARCHIVE) ## Run the checks, then every test but the soak
-	@$(BIN)/pytest -n 2 --dist loadfile
+	@$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY) ## Lint, format, types and import rules
 	@$(BIN)/ruff check --quiet --output-format=concise

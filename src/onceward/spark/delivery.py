@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck, Waiting
 from onceward.errors import EpochTimedOut, OncewardError
 from onceward.recovery import Opened
+from onceward.spark.batches import BatchSize
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_retention
 from onceward.spark.staging import (
@@ -57,6 +58,7 @@ class Delivery:
         self._stopping = False
         # The first epoch of a run is staged by the executors: nothing is known yet about its size.
         self._last_rows = limits.small_epoch_rows + 1
+        self._batch_size = BatchSize()
         self._newest = -1
         self.error: OncewardError | None = None
 
@@ -115,7 +117,7 @@ class Delivery:
                 if acks is None:
                     acks = stage_by_engine(batch, order)
                 if acks is None:
-                    acks = stage_on_executors(batch, order)
+                    acks = stage_on_executors(batch, order, self._batch_size)
         except BaseException:
             # What cannot be aborted now (the target is down, a task still writes) is aborted at the next start.
             self._try_abort(order)

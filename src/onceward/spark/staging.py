@@ -16,10 +16,11 @@ from pyspark.sql import DataFrame
 from onceward.contracts import EngineWritten
 from onceward.epoch import EpochOrder, SinkAck, SlotAck, stage_slot
 from onceward.errors import Fenced
+from onceward.spark.batches import BatchSize
 from onceward.spark.schema import arrow_schema
 
 _BATCH_ID = "streaming.sql.batchId"
-_ACKS = "slot int, ack string"
+_ACKS = "slot int, ack string, row_bytes long"
 _LONGEST_STOP_MS = 60_000
 
 
@@ -39,10 +40,21 @@ class StageTask:
         if running is not None and int(running) != self.order.epoch:
             raise Fenced(f"this task was started for epoch {running}", epoch=self.order.epoch)
         slot = context.partitionId()
-        batches_in_utc = (in_utc(batch, self.schema) for batch in batches)
-        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=batches_in_utc)
+        row_bytes = 0
+
+        def passing() -> Iterator[pa.RecordBatch]:
+            nonlocal row_bytes
+            for batch in batches:
+                row_bytes = max(row_bytes, batch.nbytes // max(1, batch.num_rows))
+                yield in_utc(batch, self.schema)
+
+        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=passing())
         yield pa.RecordBatch.from_pydict(
-            {"slot": pa.array([slot], pa.int32()), "ack": pa.array([ack.to_json()], pa.string())}
+            {
+                "slot": pa.array([slot], pa.int32()),
+                "ack": pa.array([ack.to_json()], pa.string()),
+                "row_bytes": pa.array([row_bytes], pa.int64()),
+            }
         )
 
 
@@ -75,10 +87,14 @@ def use_this_python(batch: DataFrame) -> None:
         context.pythonExec = sys.executable
 
 
-def stage_on_executors(batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
+def stage_on_executors(batch: DataFrame, order: EpochOrder, size: BatchSize) -> list[SlotAck]:
     """Every partition by its own task; `collect` returns the rows of winning attempts only."""
     task = StageTask(order, arrow_schema(batch.schema))
-    return [SlotAck.from_json(row.ack) for row in with_plain_names(batch).mapInArrow(task, _ACKS).collect()]
+    size.set_for(batch.sparkSession)
+    answers = with_plain_names(batch).mapInArrow(task, _ACKS).collect()
+    if row_bytes := max((answer.row_bytes for answer in answers), default=0):
+        size.learn(row_bytes)
+    return [SlotAck.from_json(answer.ack) for answer in answers]
 
 
 def with_plain_names(batch: DataFrame) -> DataFrame:
