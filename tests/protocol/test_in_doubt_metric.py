@@ -9,7 +9,7 @@ from datetime import timedelta
 from casts import SMALL
 
 from onceward.contracts import Handle, Outcome, RetryLater
-from onceward.epoch import Ground, Publisher, PublishLimits, Waiting
+from onceward.epoch import Ground, Publisher, PublisherThread, PublishLimits, Waiting
 from onceward.epoch.doubt import LOOK_EVERY_S
 from onceward.identity import JobIdentity
 from onceward.recovery import look_at
@@ -133,3 +133,13 @@ def test_a_target_that_says_since_when_it_has_a_transaction_is_believed() -> Non
     publisher = Publisher(after_two_decisions(sink, clock))
     publisher.sweep()
     assert [one.oldest_s for one in publisher.doubts.report()] == [7200.0]
+
+
+def test_a_target_that_does_not_answer_the_last_sweep_does_not_fail_a_run_that_has_published_all() -> None:
+    sink = SlowTarget(MemoryTarget())
+    ground = after_two_decisions(sink, ManualClock())
+    sink.is_open, sink.answers = True, False
+    publisher = PublisherThread(ground)
+    publisher.start()
+    publisher.close()
+    assert ground.watermark() == 1
