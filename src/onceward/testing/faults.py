@@ -7,7 +7,8 @@ driver still tries dies too: a dead process does not tidy up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
@@ -50,6 +51,30 @@ class Faults:
         self.dead = True
         self.trace.append(f"CRASH {what}")
         return Crash(what)
+
+
+class Living:
+    """Whose life it is now: for tests that stand below the contracts, so that calls of a client can be crash points."""
+
+    def __init__(self) -> None:
+        self._lives: list[Faults] = []
+
+    def __bool__(self) -> bool:
+        """Whether anybody lives."""
+        return bool(self._lives)
+
+    @contextmanager
+    def inside(self, faults: Faults) -> Iterator[Faults]:
+        """Let every call of this driver's life pass through `faults`."""
+        self._lives.append(faults)
+        try:
+            yield faults
+        finally:
+            self._lives.pop()
+
+    def perform(self, what: str, call: Callable[[], T]) -> T:
+        """Through the faults of whoever lives, or straight on."""
+        return self._lives[-1].perform(what, call) if self._lives else call()
 
 
 class CrashAt(Faults):

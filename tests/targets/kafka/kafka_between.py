@@ -4,34 +4,23 @@ The protocol's own operations are wrapped by `onceward.testing.wrappers`; this s
 the client library.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import confluent_kafka as kafka
 import pytest
 
-from onceward.testing import Faults
+from onceward.testing.faults import Living
 
-_living: list[Faults] = []
-
-
-@contextmanager
-def inside(faults: Faults) -> Iterator[Faults]:
-    """Let every call of this driver's life pass through `faults`."""
-    _living.append(faults)
-    try:
-        yield faults
-    finally:
-        _living.pop()
+_living = Living()
+inside = _living.inside
 
 
 class WatchedProducer(kafka.Producer):
     """Rows are at the brokers before the receipt follows them, so that a crash finds half a transaction there."""
 
     def _perform(self, what: str, call: Any) -> Any:
-        return _living[-1].perform(f"kafka {what}", call) if _living else call()
+        return _living.perform(f"kafka {what}", call)
 
     def init_transactions(self, *args: Any) -> None:
         self._perform("init", partial(super().init_transactions, *args))

@@ -4,28 +4,17 @@ The protocol's own operations are wrapped by `onceward.testing.wrappers`; this s
 client and the server.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pytest
 import redis
 
-from onceward.testing import Faults
+from onceward.testing.faults import Living
 
 _CHANGING = ("EVALSHA", "EVAL", "HDEL", "HSET", "HSETNX", "SET", "SCRIPT LOAD")
-_living: list[Faults] = []
-
-
-@contextmanager
-def inside(faults: Faults) -> Iterator[Faults]:
-    """Let every command of this driver's life pass through `faults`."""
-    _living.append(faults)
-    try:
-        yield faults
-    finally:
-        _living.pop()
+_living = Living()
+inside = _living.inside
 
 
 def stand_between(patch: pytest.MonkeyPatch) -> None:
@@ -33,14 +22,12 @@ def stand_between(patch: pytest.MonkeyPatch) -> None:
     execute, execute_all = redis.Redis.execute_command, redis.client.Pipeline.execute
 
     def watched(self: Any, *args: Any, **options: Any) -> Any:
-        if _living and not isinstance(self, redis.client.Pipeline) and args[0] in _CHANGING:
-            return _living[-1].perform(f"redis {args[0]}", partial(execute, self, *args, **options))
+        if not isinstance(self, redis.client.Pipeline) and args[0] in _CHANGING:
+            return _living.perform(f"redis {args[0]}", partial(execute, self, *args, **options))
         return execute(self, *args, **options)
 
     def watched_all(self: Any, raise_on_error: bool = True) -> Any:
-        if _living:
-            return _living[-1].perform(f"redis pipeline of {len(self)}", partial(execute_all, self, raise_on_error))
-        return execute_all(self, raise_on_error)
+        return _living.perform(f"redis pipeline of {len(self)}", partial(execute_all, self, raise_on_error))
 
     patch.setattr(redis.Redis, "execute_command", watched)
     patch.setattr(redis.client.Pipeline, "execute", watched_all)
