@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,18 +17,42 @@ from .sinks import RecordingSink
 MANY = 25_000
 
 
+class NoteLengths:
+    """A user's own Arrow function: leaves a file that is named for the longest batch that a task got."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        longest = 0
+        for batch in batches:
+            longest = max(longest, batch.num_rows)
+            yield batch
+        (self.folder / f"{longest}-{uuid.uuid4()}").touch()
+
+
 def lengths(sink: RecordingSink, epoch: int) -> list[int]:
     """How many rows each batch of an epoch had."""
     return [len(chunk) for table in sink.tables(epoch) for chunk in table.column(0).chunks]
 
 
-def test_small_rows_come_in_small_batches_first_and_in_large_ones_then(ground: Ground, spark: SparkSession) -> None:
+def test_small_rows_leave_spark_in_small_batches_first_and_in_large_ones_then(
+    ground: Ground, spark: SparkSession
+) -> None:
+    """A sink gets large ones at once: small ones are put together."""
     ground.add_files(2, rows=MANY)
-    sink = RecordingSink(ground.work / "seen")
-    ground.job([sink], pipeline=ground.stream).run(spark)
-    assert max(lengths(sink, 0)) == 256
-    assert max(lengths(sink, 1)) == 10_000
-    assert sum(lengths(sink, 0)) == sum(lengths(sink, 1)) == MANY
+    sink, from_spark = RecordingSink(ground.work / "seen"), ground.work / "from-spark"
+    from_spark.mkdir()
+
+    def noted(session: SparkSession) -> DataFrame:
+        rows = ground.stream(session)
+        return rows.mapInArrow(NoteLengths(from_spark), rows.schema)
+
+    ground.job([sink], pipeline=noted).run(spark)
+    assert sorted(int(file.name.split("-")[0]) for file in from_spark.iterdir()) == [256, 10_000]
+    for epoch in (0, 1):
+        assert 10_000 - 256 < max(lengths(sink, epoch)) <= 10_000
+        assert sum(lengths(sink, epoch)) == MANY
 
 
 def test_large_rows_never_make_large_batches(ground: Ground, spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from onceward.contracts import EngineWritten
 from onceward.epoch import EpochOrder, SinkAck, SlotAck, stage_slot
 from onceward.errors import Fenced
-from onceward.spark.batches import BatchSize
+from onceward.spark.batches import BatchSize, gathered
 from onceward.spark.schema import arrow_schema
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -30,6 +30,7 @@ class StageTask:
 
     order: EpochOrder
     schema: pa.Schema
+    gather: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage this partition. The ack counts only if Spark takes this attempt for the winner."""
@@ -48,7 +49,8 @@ class StageTask:
                 row_bytes = max(row_bytes, batch.nbytes // max(1, batch.num_rows))
                 yield in_utc(batch, self.schema)
 
-        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=passing())
+        rows = gathered(passing()) if self.gather else passing()
+        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=rows)
         yield pa.RecordBatch.from_pydict(
             {
                 "slot": pa.array([slot], pa.int32()),
@@ -89,8 +91,8 @@ def use_this_python(batch: DataFrame) -> None:
 
 def stage_on_executors(batch: DataFrame, order: EpochOrder, size: BatchSize) -> list[SlotAck]:
     """Every partition by its own task; `collect` returns the rows of winning attempts only."""
-    task = StageTask(order, arrow_schema(batch.schema))
     size.set_for(batch.sparkSession)
+    task = StageTask(order, arrow_schema(batch.schema), gather=bool(size.is_ours))
     answers = with_plain_names(batch).mapInArrow(task, _ACKS).collect()
     if row_bytes := max((answer.row_bytes for answer in answers), default=0):
         size.learn(row_bytes)

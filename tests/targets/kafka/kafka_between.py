@@ -7,16 +7,18 @@ the client library.
 from functools import partial
 from typing import Any
 
-import confluent_kafka as kafka
 import pytest
 
+from onceward.sinks.kafka import preflight, session
+from onceward.sinks.kafka.encode import Records
+from onceward.sinks.kafka.producer import Producer
 from onceward.testing.faults import Living
 
 _living = Living()
 inside = _living.inside
 
 
-class WatchedProducer(kafka.Producer):
+class WatchedProducer(Producer):
     """Rows are at the brokers before the receipt follows them, so that a crash finds half a transaction there."""
 
     def _perform(self, what: str, call: Any) -> Any:
@@ -25,8 +27,8 @@ class WatchedProducer(kafka.Producer):
     def init_transactions(self, *args: Any) -> None:
         self._perform("init", partial(super().init_transactions, *args))
 
-    def produce(self, topic: str, *args: Any) -> None:
-        send = partial(super().produce, topic, *args)
+    def send(self, topic: str, records: Records) -> None:
+        send = partial(super().send, topic, records)
         if not _living or not topic.startswith("receipts-"):
             return send()
         self.flush(10)
@@ -41,4 +43,5 @@ class WatchedProducer(kafka.Producer):
 
 def stand_between(patch: pytest.MonkeyPatch) -> None:
     """From here on calls of producers can be crash points."""
-    patch.setattr(kafka, "Producer", WatchedProducer)
+    for user in (preflight, session):
+        patch.setattr(user, "Producer", WatchedProducer)

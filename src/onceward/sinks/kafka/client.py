@@ -9,20 +9,21 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.settings import Settings, driver, said
 
 T = TypeVar("T")
 log = logging.getLogger("onceward.kafka")
 
 
-def take_id(producer: Any, topic: str, timeout_s: float) -> None:
+def take_id(producer: Producer, topic: str, timeout_s: float) -> None:
     """Fence whoever had this producer's transactional id.
 
     The driver asks for a coordinator too early, and again only half a second later, unless it knows the brokers
     already; after one question for a topic that was still so in one start of four, after two in none of fifty.
     """
     for _ in range(2):
-        producer.list_topics(topic, timeout=timeout_s)
+        producer.ask_for(topic, timeout_s)
     producer.init_transactions(timeout_s)
 
 
@@ -39,25 +40,30 @@ class Client:
 
     def __init__(self, settings: Settings, doing: str) -> None:
         self._settings, self._doing = settings, doing
-        self._last_words = ""
+        self._words: list[str] = []
         self._made: Any = None
 
     def make(self, kind: Any, config: Mapping[str, Any]) -> Any:
         """A client of this kind whose log is ours."""
+        words = self._words
+
+        def note(error: Any) -> None:
+            words[:] = [str(error.str())]
+
         try:
-            made = kind({**config, "error_cb": self._note, "logger": log})
+            # What is made must not know us, who know it: nothing would end it before the next search for cycles.
+            made = kind({**config, "error_cb": note, "logger": log})
         except driver().KafkaException as error:
             raise self.failed(said(error)) from None
         # A consumer's poll would take a record away.
         self._made = None if isinstance(made, driver().Consumer) else made
         return made
 
-    def let_go(self) -> None:
-        """Of what was made, so that it ends when its owner lets go too."""
-        self._made = None
-
-    def _note(self, error: Any) -> None:
-        self._last_words = str(error.str())
+    def close(self) -> None:
+        """What was made is of no use from here on."""
+        made, self._made = self._made, None
+        if isinstance(made, Producer):
+            made.close()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -66,9 +72,6 @@ class Client:
             yield
         except driver().KafkaException as error:
             raise self.failed(said(error), error.args[0].code()) from None
-        except SystemError:
-            # So the driver answers when it hears in the middle of a call that it was fenced.
-            raise self.failed("the client broke off") from None
 
     def wait(self, future: Future[T]) -> T:
         """What an admin's answer is, or its error."""
@@ -83,5 +86,5 @@ class Client:
         if self._made is not None:
             with suppress(Exception):
                 self._made.poll(0)
-        words = f"; {self._last_words}" if self._last_words and self._last_words not in why else ""
+        words = "".join(f"; {word}" for word in self._words if word not in why)
         return KafkaFailed(self._settings.clean(f"{self._doing}: {why}{words}"), code)

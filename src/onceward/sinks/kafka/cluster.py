@@ -62,7 +62,7 @@ class Cluster:
     def close(self) -> None:
         """It keeps no socket open afterwards."""
         self._admin = None
-        self._client.let_go()
+        self._client.close()
 
     def describe(self, names: Iterable[str]) -> dict[str, Described]:
         """Those of the topics that exist."""

@@ -1,11 +1,10 @@
-"""Rows as records: each part of them a whole column at a time, then one record after the other for the client."""
+"""Rows as records: each part of them a whole column at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +20,14 @@ Header = tuple[str | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Some rows of a slot. `topics` is one text for all of them, or a column."""
+    """Some rows of a slot. `topics` is one text for all of them, or a column; keys and values are bytes."""
 
     topics: str | pa.Array
     keys: pa.Array | None
     values: pa.Array
-    partitions: pa.Array | None
-    timestamps: pa.Array | None
-    headers: list[list[Header] | None] | None
+    partitions: pa.Array | None = None
+    timestamps: pa.Array | None = None
+    headers: list[list[Header] | None] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -37,19 +36,29 @@ class Records:
         """The topics that occur."""
         return {self.topics} if isinstance(self.topics, str) else set(self.topics.unique().to_pylist())
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The client's arguments for each record: topic, value, key, and where needed partition, callbacks (none), time
-        and headers."""
-        topics = repeat(self.topics) if isinstance(self.topics, str) else self.topics.to_pylist()
-        keys = repeat(None) if self.keys is None else self.keys.to_pylist()
-        values = self.values.to_pylist()
-        if self.partitions is None and self.timestamps is None and self.headers is None:
-            return zip(topics, values, keys, strict=False)
-        partitions = repeat(-1) if self.partitions is None else self.partitions.to_pylist()
-        # To the client 0 is "now".
-        timestamps = repeat(0) if self.timestamps is None else pc.fill_null(self.timestamps, 0).to_pylist()
-        headers = repeat(None) if self.headers is None else self.headers
-        return zip(topics, values, keys, partitions, repeat(None), repeat(None), timestamps, headers, strict=False)
+    def by_topic(self) -> Iterator[tuple[str, Records]]:
+        """Those of each topic, in their order."""
+        if isinstance(self.topics, str):
+            yield self.topics, self
+            return
+        for name in self.topics.unique().to_pylist():
+            yield name, self._where(pc.equal(self.topics, name), name)
+
+    def _where(self, rows: pa.Array, topic: str) -> Records:
+        def chosen(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.filter(rows)
+
+        headers = None
+        if self.headers is not None:
+            headers = [one for one, is_in in zip(self.headers, rows.to_pylist(), strict=True) if is_in]
+        return Records(
+            topic,
+            chosen(self.keys),
+            self.values.filter(rows),
+            chosen(self.partitions),
+            chosen(self.timestamps),
+            headers,
+        )
 
 
 def records_of(batch: pa.RecordBatch, columns: Columns) -> Records:
@@ -79,14 +88,15 @@ def refused_type(kind: pa.DataType) -> str | None:
 def _key(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array | None:
     if not names:
         return None
-    return as_text(batch.column(names[0])) if len(names) == 1 else _object(batch, names)
+    text = as_text(batch.column(names[0])) if len(names) == 1 else _object(batch, names)
+    return text.cast(pa.binary())
 
 
 def _value(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     if columns.value_is_object:
-        return _object(batch, columns.value)
+        return _object(batch, columns.value).cast(pa.binary())
     column = batch.column(columns.value[0])
-    return json_values(column) if columns.format == "json" else as_text(column)
+    return (json_values(column) if columns.format == "json" else as_text(column)).cast(pa.binary())
 
 
 def _object(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:

@@ -10,6 +10,7 @@ from onceward.errors import TargetRefused
 from onceward.identity import SinkName, digest
 from onceward.sinks.kafka.client import Client, KafkaFailed, log, take_id
 from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
+from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.settings import Settings, driver
 
 _PERMISSIONS = "docs/targets/kafka.md lists what the sink needs"
@@ -98,7 +99,7 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
     kafka = driver()
     client = Client(settings, "taking a transactional id")
     try:
-        producer = client.make(kafka.Producer, settings.producer(f"{settings.id_prefix}-check-{digest(sink, 16)}"))
+        producer = client.make(Producer, settings.producer(f"{settings.id_prefix}-check-{digest(sink, 16)}"))
         with client.watched():
             take_id(producer, receipts_topic, settings.timeout_s)
     except KafkaFailed as failed:
@@ -113,7 +114,7 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
             f"transactional ids that begin with {settings.id_prefix}-",
         ) from None
     finally:
-        client.let_go()
+        client.close()
 
 
 def cautions(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:

@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from onceward.contracts import Receipt, RejectedRow, SlotValues
 from onceward.errors import CheckpointRolledBack, RowsRejected
 from onceward.identity import Fingerprint, JobIdentity, SinkName
@@ -27,11 +29,11 @@ from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.encode import Records, records_of
 from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES, Topic, misfits
 from onceward.sinks.kafka.ledger import Record
+from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.settings import Settings, driver
 
 _ABORT_WITHIN_S = 5.0
 _ROWS_AT_ONCE = 10_000
-_POLL_S = 0.05
 _FLUSH_S = 1.0
 
 
@@ -79,13 +81,12 @@ class Session:
         self._client = Client(settings, "publishing")
         self._cluster = Cluster(settings)
         self._producer: Any = None
-        self._undelivered: list[tuple[int, str, str]] = []
         self._is_committing = False
         try:
             self._topics = Topics(self._cluster, self._find_topics(), receipts_topic)
             self._batch_bytes = min(batch_bytes, self._largest_batch())
             config = settings.producer(settings.transactional_id(job, sink), batch_bytes=self._batch_bytes)
-            self._producer = self._client.make(driver().Producer, config | {"on_delivery": self._delivered})
+            self._producer = self._client.make(Producer, config)
             with self._client.watched():
                 take_id(self._producer, receipts_topic, settings.timeout_s)
             patience_s = settings.transaction_timeout_s + settings.timeout_s
@@ -108,14 +109,8 @@ class Session:
         return DEFAULT_MAX_BYTES if topic is None or topic.max_bytes is None else topic.max_bytes
 
     def close(self) -> None:
-        """Let go of everything, without a word to the brokers: what is open there ends when the id is taken again.
-
-        The driver's own `close` would abort and flush, and wait for both.
-        """
-        with contextlib.suppress(Exception):
-            self._producer.purge()
-        self._producer = None
-        self._client.let_go()
+        """Let go of everything, without a word to the brokers: what is open there ends when the id is taken again."""
+        self._client.close()
         self._cluster.close()
 
     def waiting(self, slots: Sequence[SlotValues], epoch: int) -> list[SlotValues]:
@@ -172,7 +167,6 @@ class Session:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._undelivered.clear()
         with self._client.watched():
             self._producer.begin_transaction()
         try:
@@ -243,33 +237,24 @@ class Session:
                 raise SmallerBatches(topic.max_bytes)
 
     def _produce(self, records: Records) -> None:
-        produce = self._producer.produce
         with self._client.watched():
-            for record in records.rows():
-                while True:
-                    try:
-                        produce(*record)
-                        break
-                    except BufferError:
-                        if not len(self._producer):
-                            raise self._client.failed("a record is larger than all that the client can hold") from None
-                        self._producer.poll(_POLL_S)
+            for topic, those in records.by_topic():
+                self._producer.send(topic, those)
             self._producer.poll(0)
         self._raise_undelivered()
 
-    def _send_receipts(self, records: Iterable[Record]) -> None:
+    def _send_receipts(self, records: Sequence[Record]) -> None:
+        keys, values = (pa.array(part, pa.binary()) for part in zip(*records, strict=True))
+        places = pa.array([PARTITION_OF_RECEIPTS] * len(records), pa.int32())
         with self._client.watched():
-            for key, value in records:
-                self._producer.produce(self._receipts_topic, value, key, PARTITION_OF_RECEIPTS)
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None and len(self._undelivered) < 10:
-            self._undelivered.append((error.code(), str(error.str()), str(message.topic())))
+            self._producer.send(self._receipts_topic, Records(self._receipts_topic, keys, values, places))
 
     def _raise_undelivered(self) -> None:
-        if self._undelivered:
-            # One that was thrown away because another failed says less than that other.
-            code, why, topic = min(self._undelivered, key=lambda one: one[0] in _thrown_away())
+        if undelivered := self._producer.undelivered:
+            # One that was thrown away because another failed says less than that other, and a receipt less than a row.
+            code, why, topic = min(
+                undelivered, key=lambda one: (one[0] in _thrown_away(), one[2] == self._receipts_topic)
+            )
             raise self._client.failed(f"a record for topic {topic!r} was not taken: {why}", code)
 
 

@@ -1,0 +1,116 @@
+"""The producer that takes columns: what it does with their bytes, with a full queue, and when it is forgotten."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as driver
+import pyarrow as pa
+import pytest
+from topics import Ground, write
+
+from onceward.sinks.kafka.client import KafkaFailed
+from onceward.sinks.kafka.encode import Records
+from onceward.sinks.kafka.producer import Producer
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+WAYS = ["together", "each"]
+
+
+def with_headers(rows: dict[str, Any], way: str) -> pa.RecordBatch:
+    """Rows that go out in one call, or, for their headers, in a call each."""
+    count = len(next(iter(rows.values())))
+    more = {} if way == "together" else {"headers": pa.array([[{"key": "h", "value": b"1"}]] * count, HEADERS)}
+    return pa.record_batch({**rows, **more})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_full_queue_is_waited_for_and_the_order_is_kept(ground: Ground, way: str) -> None:
+    """Scenario 47's order, where most records find no room at first."""
+    sink = ground.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
+    count = 500
+    rows = with_headers({"key": ["same"] * count, "value": [str(n) for n in range(count)]}, way)
+    assert write(sink, rows)
+    assert [int(message.value()) for message in ground.messages()] == list(range(count))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nulls_empty_texts_and_slices_are_told_apart(ground: Ground, way: str) -> None:
+    keys = ["left out", None, "", "k", "é", None, "left out"]
+    values = ["left out", "", None, "v", None, "é", "left out"]
+    whole = with_headers({"key": keys, "value": values}, way)
+    assert write(ground.sink(), whole.slice(1, 5))
+    found = {(message.key(), message.value()) for message in ground.messages()}
+    assert found == {
+        (None if key is None else key.encode(), None if value is None else value.encode())
+        for key, value in zip(keys[1:6], values[1:6], strict=True)
+    }
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_columns_without_a_single_byte_are_sent(ground: Ground, way: str) -> None:
+    assert write(ground.sink(), with_headers({"key": ["", ""], "value": pa.array([None, ""], pa.string())}, way))
+    assert sorted((m.key(), m.value() is None) for m in ground.messages()) == [(b"", False), (b"", True)]
+
+
+def test_rows_of_several_topics_keep_their_headers_partitions_and_order(ground: Ground, kafka: Any) -> None:
+    other = Ground(kafka, partitions=2)
+    count = 400
+    names = [(ground.topic, other.topic)[n % 3 == 0] for n in range(count)]
+    batch = pa.record_batch(
+        {
+            "topic": names,
+            "value": [str(n) for n in range(count)],
+            "partition": pa.array([n % 2 for n in range(count)], pa.int32()),
+            "headers": pa.array(
+                [[{"key": "n", "value": str(n).encode()}] if n % 5 else None for n in range(count)], HEADERS
+            ),
+        }
+    )
+    assert write(ground.sink(topic=None), batch)
+    for place in (ground, other):
+        for partition in (0, 1):
+            there = [message for message in place.messages() if message.partition() == partition]
+            wanted = [n for n in range(count) if names[n] == place.topic and n % 2 == partition]
+            assert [int(message.value()) for message in there] == wanted
+            assert [m.headers() for m in there] == [[("n", str(n).encode())] if n % 5 else None for n in wanted]
+
+
+def test_a_record_that_no_queue_can_hold_says_so(ground: Ground) -> None:
+    sink = ground.sink(config={"queue.buffering.max.kbytes": 1})
+    with pytest.raises(KafkaFailed, match="larger than all that the client can hold"):
+        write(sink, pa.record_batch({"key": ["k"], "value": ["x" * 5_000]}))
+
+
+def test_only_bytes_are_taken(ground: Ground) -> None:
+    """Another type would be copied, and the copy be gone before it is read."""
+    producer = Producer(ground.sink().settings.producer("columns"))
+    with pytest.raises(TypeError, match="records are made of binary, not of large_binary"):
+        producer.send(ground.topic, Records(ground.topic, None, pa.array([b"x"], pa.large_binary())))
+    producer.close()
+
+
+def test_a_closed_producer_answers_with_an_error(ground: Ground) -> None:
+    producer = Producer(ground.sink().settings.producer("closed"))
+    producer.close()
+    producer.close()
+    with pytest.raises(driver.KafkaException, match="the producer is closed"):
+        producer.begin_transaction()
+
+
+def test_a_producer_that_is_forgotten_ends_its_threads(ground: Ground) -> None:
+    gc.collect()
+    before = threads_of_the_library()
+    sink = ground.sink()
+    assert write(sink, pa.record_batch({"key": ["k"], "value": ["v"]}))
+    assert threads_of_the_library() > before
+    del sink
+    assert threads_of_the_library() == before
+
+
+def threads_of_the_library() -> int:
+    tasks = Path("/proc/self/task")
+    return sum((tasks / one / "comm").read_text().startswith("rdk:") for one in os.listdir(tasks))
