@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,36 @@ def test_a_full_queue_is_waited_for_and_the_order_is_kept(ground: Ground, way: s
     rows = with_headers({"key": ["same"] * count, "value": [str(n) for n in range(count)]}, way)
     assert write(sink, rows)
     assert [int(message.value()) for message in ground.messages()] == list(range(count))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_queue_that_empties_behind_our_back_is_no_reason_to_give_up(ground: Ground, way: str) -> None:
+    """Another thread keeps Python busy meanwhile, so between two looks at the queue anything can happen."""
+    done = threading.Event()
+    busy = threading.Thread(target=lambda: [sum(range(1000)) for _ in iter(done.is_set, True)], daemon=True)
+    busy.start()
+    try:
+        sink = ground.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
+        for epoch in range(5):
+            rows = with_headers({"key": ["same"] * 100, "value": [str(n) for n in range(100)]}, way)
+            assert write(sink, rows, epoch=epoch)
+    finally:
+        done.set()
+    assert [int(message.value()) for message in ground.messages()] == [*range(100)] * 5
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_partitions_are_chosen_row_by_row_from_the_first_record_on(ground: Ground, way: str) -> None:
+    """Also where the library does not know the topic yet."""
+    places = [1, 1, 0, None, 0, 1, None, 1]
+    columns = {"value": [str(n) for n in range(8)], "partition": pa.array(places, pa.int32())}
+    assert write(ground.sink(), with_headers({"key": ["k"] * 8, **columns}, way))
+    found = {int(message.value()): message.partition() for message in ground.messages()}
+    free = found[3]
+    assert found == {n: free if place is None else place for n, place in enumerate(places)}
+    for partition in (0, 1):
+        there = [int(message.value()) for message in ground.messages() if message.partition() == partition]
+        assert there == sorted(there)
 
 
 @pytest.mark.parametrize("way", WAYS)

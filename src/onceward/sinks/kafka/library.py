@@ -19,9 +19,9 @@ from onceward.errors import ConfigurationError
 # rd_kafka_message_t
 MESSAGE = np.dtype(
     {
-        "names": ["err", "partition", "value", "value_length", "key", "key_length"],
-        "formats": [np.int32, np.int32, np.uint64, np.uint64, np.uint64, np.uint64],
-        "offsets": [0, 16, 24, 32, 40, 48],
+        "names": ["err", "value", "value_length", "key", "key_length"],
+        "formats": [np.int32, np.uint64, np.uint64, np.uint64, np.uint64],
+        "offsets": [0, 24, 32, 40, 48],
         "itemsize": 72,
     }
 )
@@ -38,7 +38,7 @@ TOPIC, PARTITION, VALUE, KEY, FLAGS, TIMESTAMP, HEADERS = 2, 3, 4, 5, 7, 8, 10
 
 PRODUCER = 0
 ANY_PARTITION = -1
-COPY, EACH_ITS_PARTITION = 0x2, 0x8
+COPY = 0x2
 FROM_QUEUE, IN_FLIGHT = 0x1, 0x2
 
 
@@ -80,6 +80,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_poll": (c_int, (c_void_p, c_int)),
     "rd_kafka_flush": (c_int, (c_void_p, c_int)),
     "rd_kafka_purge": (c_int, (c_void_p, c_int)),
+    "rd_kafka_fatal_error": (c_int, (c_void_p, c_char_p, c_size_t)),
     "rd_kafka_err2str": (c_char_p, (c_int,)),
     "rd_kafka_error_code": (c_int, (c_void_p,)),
     "rd_kafka_error_string": (c_char_p, (c_void_p,)),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import re
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,7 +24,6 @@ from onceward.sinks.kafka.encode import Header, Records
 from onceward.sinks.kafka.library import (
     ANY_PARTITION,
     COPY,
-    EACH_ITS_PARTITION,
     FLAGS,
     FROM_QUEUE,
     HEADERS,
@@ -48,6 +49,7 @@ _REASON_BYTES = 512
 _SYSLOG = {3: logging.ERROR, 4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
 # Why, is written to the log and nowhere else.
 _TRANSACTION_FAILED = b"TXNERR"
+_THREAD = re.compile(r"^\[thrd:[^\]]*\]: ")
 _NOTHING = ctypes.create_string_buffer(1)
 """An address for texts that have no bytes; no address at all would make them null."""
 
@@ -157,18 +159,19 @@ class Producer:
         messages["value"], messages["value_length"] = _places(records.values)
         if records.keys is not None:
             messages["key"], messages["key_length"] = _places(records.keys)
-        flags = COPY
-        if records.partitions is not None:
-            messages["partition"] = _numbers(records.partitions)
-            flags |= EACH_ITS_PARTITION
+        for partition, run in _runs(messages, records.partitions):
+            self._enqueue(topic, partition, run)
+
+    def _enqueue(self, topic: int, partition: int, messages: Any) -> None:
+        room = _Room(self)
         while len(messages):
-            self._lib.rd_kafka_produce_batch(topic, ANY_PARTITION, flags, messages.ctypes.data, len(messages))
+            self._lib.rd_kafka_produce_batch(topic, partition, COPY, messages.ctypes.data, len(messages))
             refused = np.flatnonzero(messages["err"])
             if not len(refused):
                 return
             # When there is no room for one, none behind it is taken, so their order is kept.
             messages = messages[refused[0] :]
-            self._make_room(int(messages["err"][0]))
+            room.make(int(messages["err"][0]), some_were_taken=bool(refused[0]))
 
     def _send_each(self, topic: int, records: Records) -> None:
         """A record's time and headers can be given only in a call of its own."""
@@ -187,10 +190,10 @@ class Producer:
         for number, headers in enumerate(each):
             listed = self._headers(headers)
             parts["pointer"][number, 6] = listed or 0
+            room = _Room(self)
             while error := self._lib.rd_kafka_produceva(self._alive(), first + number * step, count):
-                code, _ = self._taken(error)
                 try:
-                    self._make_room(code)
+                    room.make(*self._taken(error))
                 except BaseException:
                     if listed:
                         self._lib.rd_kafka_headers_destroy(listed)
@@ -205,24 +208,19 @@ class Producer:
             self._lib.rd_kafka_header_add(listed, (name or "").encode(), -1, value, len(value or b""))
         return listed
 
-    def _make_room(self, code: int) -> None:
-        kafka = driver()
-        if code != kafka.KafkaError._QUEUE_FULL:
-            self._fail(code)
-        if not len(self):
-            self._fail(code, "a record is larger than all that the client can hold")
-        self.poll(_POLL_S)
-
     def _topic(self, name: str) -> int:
         if name not in self._topics:
-            self._topics[name] = self._lib.rd_kafka_topic_new(self._alive(), name.encode(), None)
+            made = self._lib.rd_kafka_topic_new(self._alive(), name.encode(), None)
+            if not made:
+                self.fail(driver().KafkaError._INVALID_ARG, f"the client does not take the topic {name!r}")
+            self._topics[name] = made
         return self._topics[name]
 
     # --- errors -----------------------------------------------------------------------------------
 
     def _alive(self) -> int:
         if self._handle is None:
-            self._fail(driver().KafkaError._DESTROY, "the producer is closed")
+            self.fail(driver().KafkaError._DESTROY, "the producer is closed")
         return self._handle
 
     def _pass_on(self) -> None:
@@ -233,11 +231,11 @@ class Producer:
 
     def _check(self, code: int) -> None:
         if code:
-            self._fail(code)
+            self.fail(code)
 
     def _raise(self, error: int | None) -> None:
         if error:
-            self._fail(*self._taken(error))
+            self.fail(*self._taken(error))
 
     def _taken(self, error: int) -> tuple[int, str]:
         """Code and text of the library's error, which is ours to free."""
@@ -245,8 +243,31 @@ class Producer:
         self._lib.rd_kafka_error_destroy(error)
         return code, text
 
-    def _fail(self, code: int, reason: str | None = None) -> NoReturn:
+    def fail(self, code: int, reason: str | None = None) -> NoReturn:
+        """As confluent-kafka would."""
+        if code == driver().KafkaError._FATAL:
+            said = ctypes.create_string_buffer(_REASON_BYTES)
+            code = self._lib.rd_kafka_fatal_error(self._alive(), said, _REASON_BYTES) or code
+            reason = _text(said.value) or reason
         _fail(code, reason or _text(self._lib.rd_kafka_err2str(code)))
+
+
+class _Room:
+    """For a record that the library has no room for now."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._was_empty = False
+
+    def make(self, code: int, reason: str | None = None, *, some_were_taken: bool = False) -> None:
+        """Wait a moment, so that it can be tried again."""
+        if code != driver().KafkaError._QUEUE_FULL:
+            self._producer.fail(code, reason)
+        if self._was_empty and not some_were_taken:
+            self._producer.fail(code, "a record is larger than all that the client can hold")
+        self._producer.poll(_POLL_S)
+        # Looked at before it is tried again: records leave the library at any time.
+        self._was_empty = not len(self._producer)
 
 
 def _opened(settings: Mapping[str, Setting], callbacks: tuple[Any, Any, Any]) -> int:
@@ -291,7 +312,7 @@ def _callbacks(heard: _Heard, logger: logging.Logger) -> tuple[Any, Any, Any]:
         text = _text(line)
         logger.log(_SYSLOG.get(level, logging.CRITICAL), "%s %s", _text(facility), text)
         if facility == _TRANSACTION_FAILED:
-            heard.errors.append((driver().KafkaError._INCONSISTENT, text.rpartition("]: ")[2]))
+            heard.errors.append((driver().KafkaError._INCONSISTENT, _THREAD.sub("", text)))
 
     return OnDelivery(on_delivery), OnError(on_error), OnLog(on_log)
 
@@ -319,6 +340,21 @@ def _places(column: pa.Array) -> tuple[Any, Any]:
     if column.null_count:
         places[column.is_null().to_numpy(zero_copy_only=False)] = 0
     return places, lengths
+
+
+def _runs(messages: Any, partitions: pa.Array | None) -> Iterator[tuple[int, Any]]:
+    """Records that stand one behind the other and go to the same partition.
+
+    The library could be told a partition for each of them in one call, but then it makes partition -1 part of the
+    transaction where it does not know the topic yet, and the brokers refuse it.
+    """
+    if partitions is None:
+        yield ANY_PARTITION, messages
+        return
+    numbers = _numbers(partitions)
+    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
+    for first, last in pairwise(bounds):
+        yield int(numbers[first]), messages[first:last]
 
 
 def _numbers(column: pa.Array) -> Any:

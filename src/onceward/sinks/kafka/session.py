@@ -189,6 +189,7 @@ class Session:
         """Every record is at the brokers, or has failed. Slow brokers get time, those that take nothing do not."""
         where = f"topic {self._choice.topic!r}" if self._choice.topic is not None else "the topics of the rows"
         left, since = len(self._producer), time.monotonic()
+        self._raise_undelivered()
         while left:
             with self._client.watched():
                 now = self._producer.flush(_FLUSH_S)
