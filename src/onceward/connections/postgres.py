@@ -122,6 +122,31 @@ class Session:
             count: int = cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema, temporary=schema is None)
             return count
 
+    def copy_all(self, table: str, schema: str | None, batches: Iterator[pa.RecordBatch]) -> None:
+        """The same for batches that are made while the server takes in those before them: one COPY for all of them.
+
+        Making the first may run statements. What goes wrong in making the others is raised as it is.
+        """
+        first = next(batches, None)
+        if first is None:
+            return
+        failed: list[BaseException] = []
+
+        def passed_on() -> Iterator[pa.RecordBatch]:
+            try:
+                yield first
+                yield from batches
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        try:
+            self.copy(table, schema, pa.RecordBatchReader.from_batches(first.schema, passed_on()))
+        except PostgresError:
+            if failed:
+                raise failed[0] from None
+            raise
+
     def begin(self) -> None:
         """In an isolation that sees what others committed while we waited for a lock, whatever the server's default."""
         self.run("BEGIN ISOLATION LEVEL READ COMMITTED")

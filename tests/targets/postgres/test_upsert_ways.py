@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from onceward.connections.postgres import Session
-from onceward.errors import RowsRejected
+from onceward.contracts import TransactionalWriteAheadSink
+from onceward.errors import DamagedFile, RowsRejected
 
 from .conftest import Place
-from .deliver import batch_of, deliver
+from .deliver import AT, JOB, batch_of, deliver, values
 from .test_upsert import rows_of, table, upsert
 
 pytestmark = pytest.mark.cluster
@@ -30,7 +33,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     tables: list[str] = []
     copy = Session.copy
 
-    def watched(self: Session, name: str, schema: str | None, rows: pa.Table) -> int:
+    def watched(self: Session, name: str, schema: str | None, rows: pa.Table | pa.RecordBatchReader) -> int:
         tables.append(name)
         return copy(self, name, schema, rows)
 
@@ -137,3 +140,23 @@ def test_random_epochs_leave_what_a_dictionary_would_hold(place: Place, seed: in
                 held[at] = (str(row["k"]), row["l"], row["at"], row["v"])
         found = [(str(k), *rest) for k, *rest in place.query("SELECT k, l, at, v FROM ~.rows")]
         assert sorted(found) == sorted(held.values())
+
+
+def test_a_log_that_breaks_off_in_the_middle_of_a_copy_is_named_as_what_it_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are read while the server takes in those before them. Scenario 62."""
+    monkeypatch.setattr("onceward.sinks.postgres.rows._BYTES_AT_ONCE", 1)
+    sink = upsert(place, rows_of(k=[1], v=[""]))
+    assert isinstance(sink, TransactionalWriteAheadSink)
+    whole = values(sink, 0, [rows_of(k=[n], v=["x"]) for n in range(5)])
+
+    def torn() -> Iterator[pa.RecordBatch]:
+        yield from list(whole.read())[:3]
+        raise DamagedFile("segment is not what was staged")
+
+    with pytest.raises(DamagedFile, match="segment is not what was staged"):
+        sink.send_transaction([replace(whole, read=torn)], JOB, 0, AT)
+    assert table(place, "k", "v") == []
+    assert sink.send_transaction([whole], JOB, 0, AT)
+    assert len(table(place, "k", "v")) == 5

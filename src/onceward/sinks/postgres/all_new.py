@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
-from onceward.sinks.postgres.rows import converted, described, in_order_of, in_pieces
-from onceward.sinks.postgres.schema import Table, key_columns, wires
+from onceward.sinks.postgres.rows import all_converted, described, in_order_of
+from onceward.sinks.postgres.schema import Table, key_columns
 from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import STAGE, Target
-from onceward.sinks.postgres.values import Wire
 
 _MANY = 10_000
 _SAMPLE = 1_000
@@ -40,8 +39,7 @@ class AllNew:
             return False
         session.run(f"SAVEPOINT {STAGE}")
         try:
-            for piece in in_pieces(self._plain(table, read())):
-                session.copy(table.name, table.schema, in_order_of(keys, piece))
+            session.copy_all(table.name, table.schema, in_order_of(keys, self._plain(table, read())))
         except _NotPlain:
             pass
         except PostgresError as error:
@@ -75,13 +73,15 @@ class AllNew:
     def _plain(self, table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches as COPY wants them, as long as they only add rows: a null is no key to a unique index."""
         target = self._target
-        ways: list[Wire] = []
-        for batch in batches:
-            deletes = target.deleted is not None and pc.any(batch.column(target.deleted)).as_py()
-            if deletes or any(batch.column(key).null_count for key in target.keys):
-                raise _NotPlain
-            ways = ways or wires(table, target, batch.schema)
-            yield converted(batch, ways)
+
+        def checked() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                deletes = target.deleted is not None and pc.any(batch.column(target.deleted)).as_py()
+                if deletes or any(batch.column(key).null_count for key in target.keys):
+                    raise _NotPlain
+                yield batch
+
+        return all_converted(table, target, checked())
 
 
 class _NotPlain(Exception):

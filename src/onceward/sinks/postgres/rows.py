@@ -14,6 +14,7 @@ from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.values import Wire
 
 _BYTES_AT_ONCE = 8 << 20
+_ROWS_AT_ONCE = 10_000
 
 
 def described(session: Session, target: Target) -> Table:
@@ -61,8 +62,22 @@ class RowCopier:
         self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
 
 
-def in_order_of(keys: list[str], piece: pa.Table) -> pa.Table:
-    """Sorted, if Arrow can sort by these keys: an index takes neighbours in half the time of strangers."""
+def all_converted(table: Table, target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of one stream as COPY wants them."""
+    ways: list[Wire] = []
+    for batch in batches:
+        ways = ways or wires(table, target, batch.schema)
+        yield converted(batch, ways)
+
+
+def in_order_of(keys: list[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Sorted by these keys, some megabytes at a time: an index takes neighbours in half the time of strangers."""
+    for piece in _pieces(batches):
+        yield from _sorted(keys, piece).to_batches(max_chunksize=_ROWS_AT_ONCE)
+
+
+def _sorted(keys: list[str], piece: pa.Table) -> pa.Table:
+    """If Arrow can sort by them."""
     first, last = piece[keys[0]].slice(0, piece.num_rows - 1), piece[keys[0]].slice(1)
     try:
         if len(keys) == 1 and pc.all(pc.less_equal(first, last)).as_py():
@@ -72,8 +87,7 @@ def in_order_of(keys: list[str], piece: pa.Table) -> pa.Table:
         return piece
 
 
-def in_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches of one schema, put together until they are worth a COPY."""
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
-from onceward.sinks.postgres.rows import converted, described, in_order_of, in_pieces
+from onceward.sinks.postgres.rows import converted, described, in_order_of
 from onceward.sinks.postgres.schema import DELETED, ROW, Table, key_columns, wires
 from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import STAGE, Target
@@ -38,8 +38,7 @@ class Upsert:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """All rows of the epoch, in their order."""
-        for piece in in_pieces(self._staged(batches)):
-            self._session.copy(STAGE, None, in_order_of(self._keys, piece))
+        self._session.copy_all(STAGE, None, in_order_of(self._keys, self._staged(batches)))
         if self._columns:
             self._merge()
             self._session.run(f"DROP TABLE pg_temp.{STAGE}")

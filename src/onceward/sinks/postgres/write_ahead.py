@@ -17,7 +17,7 @@ from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
 from onceward.sinks.postgres.rejected import find_rejected, is_rejection
-from onceward.sinks.postgres.rows import RowCopier, described
+from onceward.sinks.postgres.rows import all_converted, described
 from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
@@ -100,24 +100,18 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
             return find_rejected(session, waiting, lambda part: self._write(session, [part]))
 
     def _write(self, session: Session, slots: list[SlotValues]) -> None:
-        if self.target.mode == "upsert":
-            self._upsert(session, slots)
-            return
-        if self.target.mode == "replace":
-            # Not TRUNCATE, which empties the table also for readers who began before us.
-            session.run(f"DELETE FROM {described(session, self.target)}")
-        copier = RowCopier(session, self.target)
-        for slot in slots:
-            for batch in slot.read():
-                copier.add(batch)
-        copier.flush()
-
-    def _upsert(self, session: Session, slots: list[SlotValues]) -> None:
         def read() -> Iterator[pa.RecordBatch]:
             return (batch for slot in slots for batch in slot.read())
 
-        if not self._all_new.add(session, read, sum(slot.rows for slot in slots)):
-            Upsert(session, self.target, self._each_once).write(read())
+        if self.target.mode == "upsert":
+            if not self._all_new.add(session, read, sum(slot.rows for slot in slots)):
+                Upsert(session, self.target, self._each_once).write(read())
+            return
+        table = described(session, self.target)
+        if self.target.mode == "replace":
+            # Not TRUNCATE, which empties the table also for readers who began before us.
+            session.run(f"DELETE FROM {table}")
+        session.copy_all(table.name, table.schema, all_converted(table, self.target, read()))
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
