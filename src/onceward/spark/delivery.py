@@ -80,7 +80,8 @@ class Delivery:
                 check_retention(batch.sparkSession, self._limits.max_unpublished_epochs)
                 check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
                 self._checked = True
-            use_this_python(batch)
+            if self._newest < 0:
+                use_this_python(batch)
             order = self._coordinator.begin(epoch)
             if order is None:
                 consume(batch)
