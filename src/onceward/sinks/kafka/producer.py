@@ -13,7 +13,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NoReturn
 
 import numpy as np
@@ -159,8 +159,8 @@ class Producer:
         messages["value"], messages["value_length"] = _places(records.values)
         if records.keys is not None:
             messages["key"], messages["key_length"] = _places(records.keys)
-        for partition, run in _runs(messages, records.partitions):
-            self._enqueue(topic, partition, run)
+        for partition, those in _by_partition(messages, records.partitions):
+            self._enqueue(topic, partition, those)
 
     def _enqueue(self, topic: int, partition: int, messages: Any) -> None:
         room = _Room(self)
@@ -185,19 +185,25 @@ class Producer:
         # To the library 0 is "now".
         parts["int64"][:, 4] = 0 if records.timestamps is None else _numbers(pc.fill_null(records.timestamps, 0))
         parts["int32"][:, 5] = COPY
-        each = iter(records.headers) if records.headers is not None else iter([None] * len(records))
         first, step, count = parts.ctypes.data, parts.strides[0], parts.shape[1]
-        for number, headers in enumerate(each):
+        produce, handle, lists = self._lib.rd_kafka_produceva, self._alive(), parts["pointer"][:, 6]
+        for number, headers in enumerate(repeat(None, len(records)) if records.headers is None else records.headers):
             listed = self._headers(headers)
-            parts["pointer"][number, 6] = listed or 0
-            room = _Room(self)
-            while error := self._lib.rd_kafka_produceva(self._alive(), first + number * step, count):
-                try:
-                    room.make(*self._taken(error))
-                except BaseException:
-                    if listed:
-                        self._lib.rd_kafka_headers_destroy(listed)
-                    raise
+            if listed:
+                lists[number] = listed
+            if error := produce(handle, first + number * step, count):
+                self._send_again(error, first + number * step, count, listed)
+
+    def _send_again(self, error: int | None, parts: int, count: int, headers: int | None) -> None:
+        room = _Room(self)
+        while error:
+            try:
+                room.make(*self._taken(error))
+            except BaseException:
+                if headers:
+                    self._lib.rd_kafka_headers_destroy(headers)
+                raise
+            error = self._lib.rd_kafka_produceva(self._alive(), parts, count)
 
     def _headers(self, headers: list[Header] | None) -> int | None:
         """Headers as the library wants them; they are its own once the record is taken."""
@@ -342,16 +348,21 @@ def _places(column: pa.Array) -> tuple[Any, Any]:
     return places, lengths
 
 
-def _runs(messages: Any, partitions: pa.Array | None) -> Iterator[tuple[int, Any]]:
-    """Records that stand one behind the other and go to the same partition.
+def _by_partition(messages: Any, partitions: pa.Array | None) -> Iterator[tuple[int, Any]]:
+    """Records that go to the same partition, each in its order.
 
-    The library could be told a partition for each of them in one call, but then it makes partition -1 part of the
+    Those that leave it to their key may go to the same as others that do not: they keep their place among them.
+    The library could be told a partition for each record in one call, but then it makes partition -1 part of the
     transaction where it does not know the topic yet, and the brokers refuse it.
     """
     if partitions is None:
         yield ANY_PARTITION, messages
         return
     numbers = _numbers(partitions)
+    if (numbers != ANY_PARTITION).all():
+        for number in np.unique(numbers):
+            yield int(number), messages[numbers == number]
+        return
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
     for first, last in pairwise(bounds):
         yield int(numbers[first]), messages[first:last]
