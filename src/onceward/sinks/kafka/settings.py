@@ -123,7 +123,7 @@ class Settings:
             # As Java's clients and Spark's own sink place keys, so that topics stay joinable.
             "partitioner": "murmur2_random",
             "linger.ms": 5,
-            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.messages": 100_000,
             "queue.buffering.max.kbytes": 256 << 10,
             "topic.metadata.propagation.max.ms": 5_000,
             # What each topic takes is known, and checked before: the driver's own limit would only be in the way.
