@@ -53,13 +53,14 @@ class Reader:
         found = self._table()
         # The rows first, then the decision: what was visible must have been decided before.
         decided = self._ground.logs.decided()
-        for file, rows, ids in found:
+        epochs = self._ground.epochs_of(file for file, _, _ in found)
+        for epoch, (file, rows, ids) in zip(epochs, found, strict=True):
             if rows != ids:
                 self.sights.add(f"the table has file {file} with {rows} rows and {ids} ids")
             if ids != ROWS:
-                self.sights.add(f"the table has {ids} of the {ROWS} rows of epoch {file}")
-            if file > decided:
-                self.sights.add(f"the table has epoch {file}, and only {decided} is decided")
+                self.sights.add(f"the table has {ids} of the {ROWS} rows of file {file}")
+            if epoch > decided:
+                self.sights.add(f"the table has epoch {epoch}, and only {decided} is decided")
 
     def _table(self) -> list[tuple[int, int, int]]:
         if not self._ground.database.exists():
@@ -80,7 +81,7 @@ class Reader:
         for path in new:
             self._read.add(path)
             self._ids.update(row["id"] for row in rows[path])
-            if {row["file"] for row in rows[path]} != {epoch_of(path)}:
+            if set(self._ground.epochs_of({row["file"] for row in rows[path]})) != {epoch_of(path)}:
                 self.sights.add(f"{path.name} holds rows of another epoch")
             if epoch_of(path) > decided:
                 self.sights.add(f"{path.name} is visible, and only {decided} is decided")

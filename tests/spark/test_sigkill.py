@@ -43,7 +43,8 @@ def test_killed_at_every_named_point_each_row_arrives_once_and_from_one_computat
             assert code == -signal.SIGKILL, f"start {number}, {config}: ended with {code}; {said(ground)}"
         assert run_to_end(ground) == 0, said(ground)
     words = (ground.work / f"driver-{len(POINTS)}.log").read_text()
-    assert json.loads(words[words.index("{\n") :])["settled"] == 11, "the command ends with its status as JSON"
+    settled = json.loads(words[words.index("{\n") :])["settled"]
+    assert settled == ground.logs.planned(), "the command ends with its status as JSON"
     deaths = [line.split()[0] for line in (ground.work / "deaths").read_text().splitlines()]
     assert deaths == [config["die"] for config in POINTS]
     ground.expect_exactly_once()
