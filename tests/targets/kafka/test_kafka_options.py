@@ -11,6 +11,7 @@ from onceward.contracts import Grade, Needs
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
 from onceward.sinks import KafkaSink
+from onceward.sinks.kafka.client import NotAgain, log
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.ledger import Ledger
 
@@ -160,3 +161,12 @@ def test_a_receipt_without_a_value_only_makes_room() -> None:
         assert [receipt.epoch for receipt in found.receipts()] == [3]
         assert found.settled(Generation("aaaaaaaa")) == 2
         assert found.watermark(Generation("aaaaaaaa"), 3) == []
+
+
+def test_brokers_that_are_away_are_told_of_once_and_not_ten_times_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    log.filters[:] = [NotAgain()]
+    sink = KafkaSink("127.0.0.1:1", topic="t", timeout_s=2)
+    with pytest.raises(TargetRefused, match="cannot use the brokers"):
+        sink.check(pa.schema([("id", pa.int64())]), output_mode="append")
+    lines = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert len(lines) == 1, lines

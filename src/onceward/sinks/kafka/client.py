@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -13,7 +15,26 @@ from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.settings import Settings, driver, said
 
 T = TypeVar("T")
+_SAME_AGAIN_S = 60.0
+_TOOK = re.compile(r"\d+ms")
+
+
+class NotAgain(logging.Filter):
+    """Lets a line pass once a minute: as long as a broker is away the driver writes ten a second, all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Lines that differ only in how long something took are the same."""
+        line, now = _TOOK.sub("", record.getMessage()), time.monotonic()
+        self._last = {seen: at for seen, at in self._last.items() if now - at < _SAME_AGAIN_S}
+        return self._last.setdefault(line, now) == now
+
+
 log = logging.getLogger("onceward.kafka")
+log.addFilter(NotAgain())
 
 
 def take_id(producer: Producer, topic: str, timeout_s: float) -> None:
