@@ -136,6 +136,9 @@ class Session:
             try:
                 yield first
                 yield from batches
+            except GeneratorExit:
+                # The server has refused what it got, and nobody asks for more.
+                raise
             except BaseException as error:
                 failed.append(error)
                 raise

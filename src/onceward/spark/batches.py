@@ -42,7 +42,7 @@ class BatchSize:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches, where they are small: each costs a sink nearly as much as a large one."""
+    """The same rows in fewer batches, where they are small: to a sink such rows cost several times as much."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

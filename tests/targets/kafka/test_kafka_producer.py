@@ -55,9 +55,11 @@ def test_a_queue_that_empties_behind_our_back_is_no_reason_to_give_up(ground: Gr
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_partitions_are_chosen_row_by_row_from_the_first_record_on(ground: Ground, way: str) -> None:
+@pytest.mark.parametrize("places", [[1, 1, 0, None, 0, 1, None, 1], [1, 1, 0, 0, 1, 0, 1, 1]], ids=["some", "all"])
+def test_partitions_are_chosen_row_by_row_from_the_first_record_on(
+    ground: Ground, places: list[int | None], way: str
+) -> None:
     """Also where the library does not know the topic yet."""
-    places = [1, 1, 0, None, 0, 1, None, 1]
     columns = {"value": [str(n) for n in range(8)], "partition": pa.array(places, pa.int32())}
     assert write(ground.sink(), with_headers({"key": ["k"] * 8, **columns}, way))
     found = {int(message.value()): message.partition() for message in ground.messages()}

@@ -136,9 +136,9 @@ class Producer:
         self._pass_on()
         return len(self)
 
-    def purge(self, *, in_flight: bool = True) -> None:
-        """Throw away what was not sent yet, and forget what is on its way."""
-        self._check(self._lib.rd_kafka_purge(self._alive(), FROM_QUEUE | (IN_FLIGHT if in_flight else 0)))
+    def purge(self) -> None:
+        """Throw away what was not sent yet. What is on its way is not forgotten."""
+        self._check(self._lib.rd_kafka_purge(self._alive(), FROM_QUEUE))
 
     # --- records ----------------------------------------------------------------------------------
 

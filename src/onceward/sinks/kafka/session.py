@@ -177,7 +177,7 @@ class Session:
             # What is on its way is waited for: brokers without KIP-890 take a record that comes behind the abort for
             # one of the next transaction, and a reader would get it twice.
             with contextlib.suppress(Exception):
-                self._producer.purge(in_flight=False)
+                self._producer.purge()
                 self._producer.abort_transaction(_ABORT_WITHIN_S)
             raise
         self._is_committing = True
