@@ -36,7 +36,7 @@ from onceward.spark.leftovers import remove_unfinished_first_barrier
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_pipeline, check_retention
-from onceward.storage import LocalStorage, local_path
+from onceward.storage import LocalStorage, local_path, make_folders, sync_folder
 
 OUTPUT_MODES = ("append", "update", "complete")
 log = logging.getLogger("onceward")
@@ -258,7 +258,8 @@ def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt,
 def _place(folder: Path) -> str:
     """A name for the directory itself, which moving keeps and copying does not."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
+        sync_folder(folder.parent)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
         return f"inode {folder.stat().st_ino}"

@@ -1,4 +1,4 @@
-"""Today's code reads what version 1 wrote, and still writes it. Golden files are never edited.
+"""Today's code reads what every version wrote, and still writes the newest. Golden files are never edited.
 
 A change that breaks a test here changes a stored format: give it a new version and a new golden folder, and keep
 reading the old one.
@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -50,9 +51,19 @@ from onceward.wal import WAL, SegmentWriter, Shelf, read_segment
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 FOLDER = GOLDEN / "onceward"
-SEALED = sorted(
-    path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".arrow"
-)
+NEWER = Path(__file__).parent / "golden" / "v2" / "onceward"
+"""Only the kinds that have a second version."""
+
+
+def sealed_in(folder: Path) -> list[str]:
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and path.suffix != ".arrow"
+    )
+
+
+SEALED = [*((FOLDER, path) for path in sealed_in(FOLDER)), *((NEWER, path) for path in sealed_in(NEWER))]
+WRITTEN = {path: folder for folder, path in SEALED}
+"""By which folder each kind of file is written today: the newest that has it."""
 
 JOB = JobIdentity(JobName("app-pv é"), Generation("abcdefgh"))
 RUN = RunId("runrun")
@@ -74,7 +85,9 @@ IDENTITY = IdentityRecord(1, JOB.name, JOB.generation, (Generation("zzzzzzzz"),)
 DIVERSION = Diversion(
     7, TABLE, {"ow1_o62fkhvi_abcdefgh_rwi2dj_7_1_0_z_runrun": (3, 17)}, "rejected/rejected-o62fkhvi-7-table.jsonl"
 )
-MARKER = Marker(6, FINGERPRINT, AT, {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)})
+TOTALS = {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)}
+BARRIER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767323045678,"conf":{}}\n{"logOffset":7}'
+DECISION = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def context(sink: SinkName) -> SlotContext:
@@ -83,7 +96,7 @@ def context(sink: SinkName) -> SlotContext:
     )
 
 
-def manifest() -> Manifest:
+def first_manifest() -> Manifest:
     segment = json.loads((GOLDEN / "segment-handle.json").read_text())
     sinks = {
         FILES: SinkEntry("two-phase commit", (SlotEntry(0, 2, STAGED),)),
@@ -91,6 +104,17 @@ def manifest() -> Manifest:
         SinkName("empty"): SinkEntry("write-ahead log", ()),
     }
     return Manifest(JOB, 7, 1, RUN, FINGERPRINT, AT, AT, sinks)
+
+
+def manifest() -> Manifest:
+    """With what version 2 has added."""
+    first = first_manifest()
+    sinks = {name: replace(entry, receipts_at=f"at {name}") for name, entry in first.sinks.items()}
+    return replace(first, sinks=sinks, barrier=BARRIER, guarantee="exactly-once")
+
+
+def marker() -> Marker:
+    return Marker(6, FINGERPRINT, AT, TOTALS, DECISION, replace(manifest(), epoch=6))
 
 
 def write_identities(storage: LocalStorage) -> None:
@@ -106,7 +130,7 @@ def write_register(storage: LocalStorage) -> None:
 
 
 def write_marker(storage: LocalStorage) -> None:
-    SettledLog(storage).mark(MARKER)
+    SettledLog(storage).mark(marker())
 
 
 def write_diversion(storage: LocalStorage) -> None:
@@ -125,13 +149,13 @@ WRITERS: dict[str, Callable[[LocalStorage], None]] = {
 
 
 def test_every_golden_file_has_a_writer() -> None:
-    assert sorted(WRITERS) == SEALED
+    assert WRITERS.keys() == WRITTEN.keys()
 
 
-@pytest.mark.parametrize("path", SEALED)
+@pytest.mark.parametrize("path", WRITTEN)
 def test_writing_the_same_values_yields_the_same_bytes(path: str, tmp_path: Path) -> None:
     WRITERS[path](LocalStorage(tmp_path))
-    assert (tmp_path / path).read_bytes() == (FOLDER / path).read_bytes()
+    assert (tmp_path / path).read_bytes() == (WRITTEN[path] / path).read_bytes()
 
 
 def test_identities_are_read_and_the_last_counts() -> None:
@@ -143,7 +167,8 @@ def test_register_is_read() -> None:
     files = register.files(7)
     assert (files.manifests, files.reserved, files.fates) == ({1}, {1}, {1})
     assert register.taken(7, files) == 1
-    assert register.manifest(7, 1) == manifest()
+    assert register.manifest(7, 1) == first_manifest()
+    assert Register(LocalStorage(NEWER)).manifest(7, 1) == manifest()
 
 
 def test_diversion_is_read() -> None:
@@ -153,21 +178,23 @@ def test_diversion_is_read() -> None:
 def test_settled_marker_is_read() -> None:
     settled = SettledLog(LocalStorage(FOLDER))
     assert settled.watermark() == 6
-    assert settled.marker(6) == MARKER
+    assert settled.marker(6) == Marker(6, FINGERPRINT, AT, TOTALS)
+    assert SettledLog(LocalStorage(NEWER)).marker(6) == marker()
 
 
-@pytest.mark.parametrize("path", SEALED)
+@pytest.mark.parametrize("path", WRITTEN)
 def test_a_newer_version_is_refused_by_name(path: str) -> None:
-    header, _, body = (FOLDER / path).read_bytes().partition(b"\n")
-    kind = header.split()[1].decode()
-    with pytest.raises(DamagedFile, match="has version 2; this release reads up to 1"):
-        unseal(kind, header.replace(b" 1 sha256=", b" 2 sha256=") + b"\n" + body, path=path)
+    header, _, body = (WRITTEN[path] / path).read_bytes().partition(b"\n")
+    kind, version = header.split()[1].decode(), int(header.split()[2])
+    newer = header.replace(b" %d sha256=" % version, b" %d sha256=" % (version + 1))
+    with pytest.raises(DamagedFile, match=f"has version {version + 1}; this release reads up to {version}"):
+        unseal(kind, newer + b"\n" + body, path=path)
 
 
-@pytest.mark.parametrize("path", SEALED)
-def test_a_file_of_one_kind_is_not_taken_for_another(path: str) -> None:
+@pytest.mark.parametrize(("folder", "path"), SEALED)
+def test_a_file_of_one_kind_is_not_taken_for_another(folder: Path, path: str) -> None:
     with pytest.raises(DamagedFile):
-        unseal("other", (FOLDER / path).read_bytes(), path=path)
+        unseal("other", (folder / path).read_bytes(), path=path)
 
 
 def test_sealed_document_is_what_docs_formats_says() -> None:

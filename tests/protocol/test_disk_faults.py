@@ -24,6 +24,7 @@ from onceward.testing import (
     MemoryStorage,
     Source,
 )
+from onceward.testing.engine import COMMITS_ENTRY
 
 DAMAGES = 2_400
 SOURCE = Source(ends=(4, 8), keys=3)
@@ -91,21 +92,24 @@ def test_no_damaged_file_is_believed(part: int, record_sweep: list[str]) -> None
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
 @pytest.mark.parametrize("keep", [0, 1, 2])
-def test_s58_a_torn_entry_of_sparks_logs_is_refused(log: str, keep: int, workshop: Path) -> None:
+def test_s58_a_torn_entry_of_sparks_logs_is_put_back(log: str, keep: int, workshop: Path) -> None:
     logs = DirectoryLogs(workshop)
     harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE, logs=logs)
     harness.life(until=0)
-    if log == "offsets":
-        logs.forget_commit(0)
     entry = workshop / log / "0"
     whole = entry.read_text()
     entry.write_text(whole[:keep])
-    ending = harness.life()
-    assert isinstance(ending, Failed)
-    assert isinstance(ending.error, DamagedFile)
-    entry.write_text(whole)
     harness.drain()
+    assert entry.read_text() == whole
     assert harness.problems() == []
+
+
+def test_s58_a_torn_barrier_of_which_nothing_is_known_is_refused(workshop: Path) -> None:
+    logs = DirectoryLogs(workshop)
+    logs.plan(0, "")
+    logs.commit(0, COMMITS_ENTRY)
+    with pytest.raises(DamagedFile, match="offsets/0 is empty or torn"):
+        logs.barrier(0)
 
 
 def test_s58_a_gap_in_sparks_logs_changes_nothing(workshop: Path) -> None:
@@ -124,11 +128,11 @@ def test_s63_a_manifest_of_a_newer_version_is_refused_and_named() -> None:
     point = next(p for p in range(100) if _crashes_with_manifest(p))
     harness.life(CrashAt(point))
     path = next(path for path in storage.files if path.startswith("manifests/"))
-    storage.files[path] = storage.files[path].replace(b"onceward manifest 1", b"onceward manifest 2")
+    storage.files[path] = storage.files[path].replace(b"onceward manifest 2", b"onceward manifest 3")
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, DamagedFile)
-    assert "version 2" in str(ending.error)
+    assert "version 3" in str(ending.error)
     assert "upgrade" in str(ending.error)
 
 

@@ -49,7 +49,7 @@ def receipts_are_pruned_without_a_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def files_go_before_the_marker(patch: pytest.MonkeyPatch) -> None:
-    def mark(self: Any, epoch: int, fingerprint: Any, totals: Any) -> None:
+    def mark(self: Any, epoch: int, fingerprint: Any, totals: Any, manifest: Any = None) -> None:
         ground = self._ground
         ground.shelf.remove_epoch(epoch)
         ground.register.forget(epoch)

@@ -13,6 +13,7 @@ from pathlib import Path
 from onceward.contracts import CheckpointCommitter
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.identity import JobIdentity, SinkName, sink_digest
+from onceward.storage import make_folders, sync_folder
 
 _NAME = re.compile(r"(?P<epoch>\d+)-(?P<slot>\d+)\.json")
 
@@ -34,9 +35,8 @@ class FileCheckpointCommitter(CheckpointCommitter):
         """Make the folder of this job, generation and sink."""
         self._scope = (job, sink)
         place = self._place()
-        place.mkdir(parents=True, exist_ok=True)
-        _sync(place.parent)
-        _sync(place)
+        make_folders(place)
+        sync_folder(place.parent)
 
     def is_checkpoint_committed(self, slot: int, checkpoint_id: int) -> bool:
         """Whether the slot's file exists."""
@@ -55,7 +55,7 @@ class FileCheckpointCommitter(CheckpointCommitter):
                 os.link(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync(target.parent)
+        sync_folder(target.parent)
 
     def forget(self, below: int) -> None:
         """Remove the files of settled epochs."""
@@ -81,11 +81,3 @@ class FileCheckpointCommitter(CheckpointCommitter):
 
     def _file(self, slot: int, epoch: int) -> Path:
         return self._place() / f"{epoch}-{slot}.json"
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

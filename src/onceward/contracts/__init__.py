@@ -6,7 +6,7 @@ Sink authors need only this package; everything from *stage* to *recover* is wri
 from onceward.contracts.clock import Clock
 from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Json, Receipt, RejectedRow, SlotContext, SlotValues
-from onceward.contracts.decisions import Barrier, DecisionLog
+from onceward.contracts.decisions import Barrier, DecisionLog, Log
 from onceward.contracts.engine import EngineTarget, EngineWritten
 from onceward.contracts.finding import Finding, Grade, Needs
 from onceward.contracts.guarantee import Guarantee
@@ -39,6 +39,7 @@ __all__ = [
     "Handle",
     "Hooks",
     "Json",
+    "Log",
     "Lost",
     "Needs",
     "Outcome",

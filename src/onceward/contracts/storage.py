@@ -36,5 +36,13 @@ class Storage(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file or a folder with all in it. That it is gone already is fine."""
+        """Remove a file or a folder with all in it. That it is gone already is fine.
+
+        Not durable by itself: a power loss may bring it back, until something is created in the same folder or `sync`
+        has returned.
+        """
+        ...
+
+    def sync(self, folder: str) -> None:
+        """Make what was removed from the folder stay removed."""
         ...

@@ -34,6 +34,7 @@ class Coordinator:
         self._ground = ground
         self._takeovers = dict(takeovers or {})
         self._published = dict(published or {})
+        self._barriers: dict[int, str] = {}
 
     def begin(self, epoch: int) -> EpochOrder | None:
         """The order for this epoch's tasks, or None: consume the rows, this epoch is published already."""
@@ -56,6 +57,7 @@ class Coordinator:
             return None
         takeover = self._takeovers.get(epoch, 0)
         self._refuse_if_fenced(epoch, takeover)
+        self._barriers = {epoch: barrier.text}
         ground.hooks.on_begin(epoch)
         order = EpochOrder(
             job=ground.job,
@@ -85,6 +87,7 @@ class Coordinator:
                 self.pre_commit(order, acks, [s.name for s in order.sinks if isinstance(s, WriteAheadSink)])
             case Guarantee.AT_MOST_ONCE:
                 self._deliver(order, acks, order.sinks, replace(limits, deadline_s=0.0))
+                self._ground.decisions.sync_barrier(order.epoch)
 
     def _deliver(
         self, order: EpochOrder, acks: Sequence[SlotAck], sinks: Sequence[AnySink], limits: PublishLimits
@@ -136,6 +139,8 @@ class Coordinator:
             timestamp=order.timestamp,
             created_at=self._ground.clock.now(),
             sinks={sink.name: SinkEntry(sink.means, tuple(slots[sink.name])) for sink in order.sinks},
+            barrier=self._barriers.get(order.epoch, ""),
+            guarantee=self._ground.guarantee.value,
         )
 
     def abort(self, order: EpochOrder) -> None:
@@ -157,7 +162,9 @@ class Coordinator:
         return None if attempted else order
 
     def _write(self, manifest: Manifest) -> None:
+        """What the manifest rests on reaches the disk before the manifest does: see `recovery/repair.py`."""
         self._refuse_if_fenced(manifest.epoch, manifest.takeover)
+        self._ground.decisions.sync_barrier(manifest.epoch)
         if not self._ground.register.create_manifest(manifest):
             raise _fenced(manifest.epoch)
 

@@ -94,6 +94,7 @@ class Publisher:
                 epoch=epoch,
                 hint="the checkpoint was put together from two; restore it whole from one backup",
             )
+        self._ground.decisions.sync_decision(epoch)
         self.publish_manifest(manifest)
 
     def _find_manifest(self, epoch: int) -> Manifest | None:
@@ -263,11 +264,14 @@ class Publisher:
             sink = self._ground.sink(name)
             guarantee = self._ground.guarantee if manifest.straight or sink is None else sink.guarantee
             totals[name] = SinkTotal(entry.means, guarantee.value, len(entry.slots), entry.rows)
-        self._mark(manifest.epoch, manifest.fingerprint, totals)
+        self._mark(manifest.epoch, manifest.fingerprint, totals, manifest)
 
-    def _mark(self, epoch: int, fingerprint: Fingerprint, totals: dict[SinkName, SinkTotal]) -> None:
+    def _mark(
+        self, epoch: int, fingerprint: Fingerprint, totals: dict[SinkName, SinkTotal], manifest: Manifest | None = None
+    ) -> None:
         ground = self._ground
-        ground.settled.mark(Marker(epoch, fingerprint, ground.clock.now(), totals))
+        decision = ground.decisions.decision(epoch) or ""
+        ground.settled.mark(Marker(epoch, fingerprint, ground.clock.now(), totals, decision, manifest))
         ground.shelf.remove_epoch(epoch)
         ground.register.forget(epoch)
         if epoch % self._limits.reap_every == 0:

@@ -23,10 +23,11 @@ class SlotEntry:
 
 @dataclass(frozen=True, slots=True)
 class SinkEntry:
-    """One sink's slots, and by which means they wait."""
+    """One sink's slots, by which means they wait, and where in the target their receipts will stand."""
 
     means: str
     slots: tuple[SlotEntry, ...]
+    receipts_at: str = ""
 
     @property
     def rows(self) -> int:
@@ -38,7 +39,8 @@ class SinkEntry:
 class Manifest:
     """The durable list of an epoch's handles, written before `foreachBatch` returns. Every epoch has one.
 
-    `straight` marks an epoch whose rows go to the target before the decision: no receipt is written for them.
+    `straight` marks an epoch whose rows go to the target before the decision: no receipt is written for them. `barrier`
+    is the text of the epoch's barrier, so that it can be put back if a power loss takes it.
     """
 
     job: JobIdentity
@@ -50,6 +52,8 @@ class Manifest:
     created_at: datetime
     sinks: Mapping[SinkName, SinkEntry]
     straight: bool = False
+    barrier: str = ""
+    guarantee: str | None = None
 
     def transactions(self) -> set[str]:
         """The names of all transactions that this manifest accounts for."""
@@ -67,15 +71,21 @@ class Manifest:
             "timestamp": self.timestamp.isoformat(),
             "created_at": self.created_at.isoformat(),
             "straight": self.straight,
+            "guarantee": self.guarantee,
+            "barrier": self.barrier,
             "sinks": {
-                name: {"means": entry.means, "slots": [[s.slot, s.rows, s.handle] for s in entry.slots]}
+                name: {
+                    "means": entry.means,
+                    "receipts_at": entry.receipts_at,
+                    "slots": [[s.slot, s.rows, s.handle] for s in entry.slots],
+                }
                 for name, entry in self.sinks.items()
             },
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, path: str) -> Self:
-        """As it was stored; `DamagedFile` when a field is missing or of the wrong shape."""
+        """As it was stored, also by version 1; `DamagedFile` when a field is missing or of the wrong shape."""
         try:
             return cls(
                 job=JobIdentity(JobName(document["job"]), Generation(document["generation"])),
@@ -86,10 +96,13 @@ class Manifest:
                 timestamp=datetime.fromisoformat(document["timestamp"]),
                 created_at=datetime.fromisoformat(document["created_at"]),
                 straight=bool(document["straight"]),
+                barrier=str(document.get("barrier", "")),
+                guarantee=document.get("guarantee"),
                 sinks={
                     SinkName(name): SinkEntry(
                         entry["means"],
                         tuple(SlotEntry(int(slot), int(rows), handle) for slot, rows, handle in entry["slots"]),
+                        str(entry.get("receipts_at", "")),
                     )
                     for name, entry in document["sinks"].items()
                 },

@@ -9,12 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from onceward.errors import DamagedFile
 
 _HEADER = re.compile(rb"onceward ([a-z]+) ([0-9]{1,4}) sha256=([0-9a-f]{64})\n")
-VERSION = 1
+VERSIONS: Final[Mapping[str, int]] = {"manifest": 2, "settled": 2}
+"""What this release writes; every kind that is not named is still in its first version. Older ones are read."""
+
+
+def version_of(kind: str) -> int:
+    """The version in which files of this kind are written, the highest that can be read."""
+    return VERSIONS.get(kind, 1)
 
 
 def _checksum(kind: str, version: int, body: bytes) -> str:
@@ -24,7 +31,8 @@ def _checksum(kind: str, version: int, body: bytes) -> str:
 def seal(kind: str, document: dict[str, Any]) -> bytes:
     """The bytes of a file of this kind."""
     body = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    return f"onceward {kind} {VERSION} sha256={_checksum(kind, VERSION, body)}\n".encode() + body
+    version = version_of(kind)
+    return f"onceward {kind} {version} sha256={_checksum(kind, version, body)}\n".encode() + body
 
 
 def unseal(kind: str, data: bytes, *, path: str) -> dict[str, Any]:
@@ -33,9 +41,9 @@ def unseal(kind: str, data: bytes, *, path: str) -> dict[str, Any]:
     if header is None:
         raise _damaged(path, "its first line is not one of ours")
     found, version, checksum = header[1].decode(), int(header[2]), header[3].decode()
-    if version > VERSION:
+    if version > version_of(found):
         raise DamagedFile(
-            f"{path} has version {version}; this release reads up to {VERSION}",
+            f"{path} has version {version}; this release reads up to {version_of(found)}",
             hint="it was written by a newer onceward: upgrade, or go on with the release that wrote it",
         )
     body = data[header.end() :]

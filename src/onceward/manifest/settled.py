@@ -10,6 +10,7 @@ from typing import Final
 from onceward.contracts import Storage
 from onceward.errors import DamagedFile
 from onceward.identity import Fingerprint, SinkName
+from onceward.manifest.model import Manifest
 from onceward.manifest.sealed import seal, unseal
 
 FOLDER: Final = "settled"
@@ -28,12 +29,18 @@ class SinkTotal:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Proof that an epoch is published in every sink."""
+    """Proof that an epoch is published in every sink.
+
+    It carries the epoch's manifest, None where the engine made the epoch alone, and the text of its commit entry: what
+    was published can be looked for in a target that went back, and a log entry that a power loss took can be put back.
+    """
 
     epoch: int
     fingerprint: Fingerprint
     settled_at: datetime
     sinks: Mapping[SinkName, SinkTotal]
+    decision: str = ""
+    manifest: Manifest | None = None
 
 
 class SettledLog:
@@ -63,6 +70,8 @@ class SettledLog:
                 fingerprint=Fingerprint(document["fingerprint"]),
                 settled_at=datetime.fromisoformat(document["settled_at"]),
                 sinks={SinkName(name): SinkTotal(**total) for name, total in document["sinks"].items()},
+                decision=str(document.get("decision", "")),
+                manifest=Manifest.from_json(manifest, path=path) if (manifest := document.get("manifest")) else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFile(f"{path} is not a settled marker: {error!r}", hint="restore it from a backup") from error
@@ -78,6 +87,8 @@ class SettledLog:
             "fingerprint": marker.fingerprint,
             "settled_at": marker.settled_at.isoformat(),
             "sinks": {name: asdict(total) for name, total in marker.sinks.items()},
+            "decision": marker.decision,
+            "manifest": marker.manifest.to_json() if marker.manifest is not None else None,
         }
         self._storage.create(f"{FOLDER}/{marker.epoch}", seal("settled", document))
         for old in self.epochs()[:-KEPT]:

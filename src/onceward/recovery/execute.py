@@ -20,6 +20,7 @@ from onceward.recovery.plan import (
     Publish,
     Reap,
     Refuse,
+    RepairLog,
     Settle,
     TakeOver,
     make_plan,
@@ -86,6 +87,8 @@ def _execute(ground: Ground, plan: Plan, done: Recovered, publisher: Publisher) 
                 publisher.sweep()
             case Refuse(error):
                 raise error
+            case RepairLog():
+                raise AssertionError("the logs are put right before the survey that this plan was made from")
     return True
 
 

@@ -14,6 +14,7 @@ from onceward.contracts import Receipt
 from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRolledBack, OncewardError, SinkMissing
 from onceward.identity import STRAIGHT, Fingerprint, Generation
 from onceward.manifest import Manifest
+from onceward.recovery.repair import Repair, describe_repair
 from onceward.recovery.survey import EpochSurvey, Survey
 from onceward.wal import is_segment
 
@@ -80,12 +81,26 @@ class Refuse:
     error: OncewardError
 
 
-Step = Settle | Publish | Lose | TakeOver | AlreadyPublished | Reap | Refuse
+@dataclass(frozen=True, slots=True)
+class RepairLog:
+    """Put right an entry of the engine's logs. Everything else is planned when that is done."""
+
+    repair: Repair
+
+    @property
+    def epoch(self) -> int:
+        """Whose entry it is."""
+        return self.repair.epoch
+
+
+Step = RepairLog | Settle | Publish | Lose | TakeOver | AlreadyPublished | Reap | Refuse
 
 
 def describe(step: Step) -> str:
     """One line for people."""
     match step:
+        case RepairLog(repair):
+            return describe_repair(repair)
         case Settle(_, why):
             return why
         case Publish(_, slots, receipts):

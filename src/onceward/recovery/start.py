@@ -22,7 +22,8 @@ from onceward.errors import (
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
 from onceward.manifest import Diversions, IdentityFile, IdentityRecord
 from onceward.recovery.execute import recover
-from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, make_plan, rolled_back
+from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, RepairLog, make_plan, rolled_back
+from onceward.recovery.repair import repair, repairs_needed
 from onceward.recovery.survey import Survey, take_survey
 
 
@@ -63,6 +64,9 @@ def open_checkpoint(
         hooks=hooks or Hooks(),
     )
     _refuse_unlike(record, name, place, accepted)
+    if repairs := repairs_needed(ground):
+        tell(Plan(tuple(RepairLog(one) for one in repairs)))
+        repair(ground, repairs)
     known = frozenset(record.known) if record else frozenset[Generation]()
     with _told_plainly():
         survey = take_survey(ground, known_generations=known)
@@ -97,6 +101,8 @@ def inspect_checkpoint(
         )
     except CheckpointCopied as error:
         return Plan((Refuse(error),))
+    if repairs := repairs_needed(ground):
+        return Plan(tuple(RepairLog(one) for one in repairs))
     with _told_plainly():
         return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
 
@@ -208,3 +214,4 @@ def _forget_from(ground: Ground, first: int) -> None:
     for epoch in ground.settled.epochs():
         if epoch >= first:
             ground.settled.forget(epoch)
+    ground.storage.sync("settled")

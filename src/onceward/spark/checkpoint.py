@@ -1,19 +1,25 @@
-"""Spark's own checkpoint directory, read only: the barriers in `offsets/`, the decisions in `commits/`.
+"""Spark's own checkpoint directory: the barriers in `offsets/`, the decisions in `commits/`.
 
-No pyspark is needed to read it, so the command line works beside a running job.
+They are read, and forced to the disk, which Spark does not do. Only recovery writes there, and only to put right what a
+power loss has torn (`recovery/repair.py`). No pyspark is needed, so the command line works beside a running job.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from onceward.contracts import Barrier
-from onceward.errors import DamagedFile
+from onceward.contracts import Barrier, Log
+from onceward.errors import DamagedFile, StorageFailed
 from onceward.identity import fingerprint_of
+from onceward.storage import sync_file, sync_file_system, sync_folder
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -49,7 +55,13 @@ class SparkLogs:
         metadata = self._metadata(epoch, lines)
         milliseconds = metadata.get("batchTimestampMs", 0)
         timestamp = datetime.fromtimestamp(milliseconds / 1000, UTC)
-        return Barrier(epoch, fingerprint_of("\n".join(lines).encode()), timestamp)
+        text = "\n".join(lines)
+        return Barrier(epoch, fingerprint_of(text.encode()), timestamp, text)
+
+    def decision(self, epoch: int) -> str | None:
+        """See `DecisionLog.decision`."""
+        lines = self._entry("commits", epoch)
+        return None if lines is None else "\n".join(lines)
 
     def sources(self, epoch: int) -> list[str]:
         """Where the epoch ends in each source, one line each, as the source wrote it; none without an entry."""
@@ -70,34 +82,126 @@ class SparkLogs:
         )
         return bool(partitions != partitions_before)
 
-    def _highest(self, log: str) -> int:
+    def sync_barrier(self, epoch: int) -> None:
+        """See `DecisionLog.sync_barrier`. Spark's file sources keep lists of their own, which a barrier refers to. The
+        state may be in hundreds of files: their file system is synced as a whole."""
+        lists = [newest for source in _folders(self.root / "sources") if (newest := _newest(source)) is not None]
+        entries = [self.root / "offsets" / str(epoch), self.root / "commits" / str(epoch - 1), *lists]
+        with self._told_plainly():
+            if (self.root / "state").is_dir():
+                sync_file_system(self.root)
+                return
+            for path in (self.root / "metadata", *entries):
+                _sync_with_checksum(path)
+            for folder in (*{path.parent for path in entries}, self.root / "sources", self.root):
+                _sync_if_there(folder)
+
+    def sync_decision(self, epoch: int) -> None:
+        """See `DecisionLog.sync_decision`."""
+        with self._told_plainly():
+            _sync_with_checksum(self.root / "commits" / str(epoch))
+            _sync_if_there(self.root / "commits")
+            _sync_if_there(self.root)
+
+    def entries(self, log: Log) -> dict[int, str | None]:
+        """See `DecisionLog.entries`."""
+        found: dict[int, str | None] = {}
+        for epoch in self._numbers(log.value):
+            with contextlib.suppress(FileNotFoundError):
+                found[epoch] = self._text(log.value, epoch)
+        return found
+
+    def put_back(self, log: Log, epoch: int, text: str) -> None:
+        """See `DecisionLog.put_back`. Spark makes a checksum file beside each entry, and does without one."""
+        path = self.root / log.value / str(epoch)
+        unfinished = path.with_name(f".{epoch}.{secrets.token_hex(8)}.tmp")
+        with self._told_plainly():
+            path.parent.mkdir(exist_ok=True)
+            _checksum_of(path).unlink(missing_ok=True)
+            unfinished.write_text(text)
+            sync_file(unfinished)
+            os.rename(unfinished, path)
+            sync_folder(path.parent)
+
+    def drop(self, log: Log, epoch: int, seen: str | None) -> None:
+        """See `DecisionLog.drop`."""
+        path = self.root / log.value / str(epoch)
+        with self._told_plainly(), contextlib.suppress(FileNotFoundError):
+            if self._text(log.value, epoch) != seen:
+                return
+            path.unlink(missing_ok=True)
+            _checksum_of(path).unlink(missing_ok=True)
+            sync_folder(path.parent)
+
+    def _numbers(self, log: str) -> list[int]:
         try:
-            return max((int(p.name) for p in (self.root / log).iterdir() if p.name.isdigit()), default=-1)
+            return [int(path.name) for path in (self.root / log).iterdir() if path.name.isdigit()]
         except FileNotFoundError:
-            return -1
+            return []
+
+    def _highest(self, log: str) -> int:
+        return max(self._numbers(log), default=-1)
+
+    def _text(self, log: str, epoch: int) -> str | None:
+        """An entry's text, None when it is torn: empty, cut before its metadata ends, or with blocks never written."""
+        try:
+            text = (self.root / log / str(epoch)).read_text()
+            version, metadata = text.split("\n")[:2]
+            json.loads(metadata)
+        except (UnicodeDecodeError, ValueError):
+            return None
+        return text if version.startswith("v") and "\0" not in text else None
 
     def _entry(self, log: str, epoch: int) -> list[str] | None:
         """The lines of an entry; None when there is none; `DamagedFile` when it is cut short."""
-        path = self.root / log / str(epoch)
         try:
-            text = path.read_text()
+            text = self._text(log, epoch)
         except FileNotFoundError:
             return None
-        except UnicodeDecodeError:
-            text = ""
-        lines = text.split("\n")
-        if not lines[0].startswith("v") or len(lines) < 2:
+        if text is None:
             raise DamagedFile(
                 f"Spark's log entry {log}/{epoch} is empty or torn",
                 epoch=epoch,
-                hint=f"Spark cannot start from it either; restore it, or remove {log}/{epoch} and its .crc so that "
-                "the epoch runs again (onceward knows whether it was published)",
+                hint="a start repairs what a power loss tears; if it is a start that says so, nothing tells what stood "
+                f"there: restore it, or remove {log}/{epoch} and its .crc so that the epoch runs again",
             )
-        return lines
+        return text.split("\n")
 
     def _metadata(self, epoch: int, lines: list[str]) -> dict[str, Any]:
-        try:
-            document = json.loads(lines[1])
-        except ValueError:
-            raise DamagedFile(f"the metadata line of Spark's offsets/{epoch} is torn", epoch=epoch) from None
+        document = json.loads(lines[1])
         return document if isinstance(document, dict) else {}
+
+    @contextlib.contextmanager
+    def _told_plainly(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageFailed(
+                f"Spark's logs in {self.root} cannot be forced to the disk: {error.strerror or error}",
+                hint="check free space, permissions and mounts; nothing was lost, start again afterwards",
+            ) from error
+
+
+def _folders(parent: Path) -> list[Path]:
+    return [path for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
+
+
+def _newest(folder: Path) -> Path | None:
+    """The newest numbered file; a source compacts its list now and then, under the number it would have had."""
+    numbered = [path for path in folder.iterdir() if path.name.partition(".")[0].isdigit()]
+    return max(numbered, key=lambda path: int(path.name.partition(".")[0]), default=None)
+
+
+def _checksum_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
+
+
+def _sync_with_checksum(path: Path) -> None:
+    _sync_if_there(path)
+    _sync_if_there(_checksum_of(path))
+
+
+def _sync_if_there(path: Path) -> None:
+    """An entry may have been purged meanwhile, or the query has no such log; what is not there needs no syncing."""
+    with contextlib.suppress(FileNotFoundError):
+        sync_file(path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from onceward.errors import ConfigurationError, StorageFailed
+from onceward.storage.durable import make_folders, sync_folder
 
 _UNFINISHED = ".unfinished-"
 _WRITE_BACK_BYTES = 4 << 20
@@ -45,14 +46,6 @@ def _told_plainly(doing: str, path: Path) -> Iterator[None]:
             f"cannot {doing} {path}: {error.strerror or error}",
             hint="check free space, permissions and mounts; nothing was lost, start again afterwards",
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _DurableFile:
@@ -100,7 +93,7 @@ class _DurableFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         self.closed = True
 
 
@@ -114,7 +107,7 @@ class LocalStorage:
         """See `Storage.create`."""
         target = self.root / path
         with _told_plainly("write", target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(target.parent)
             unfinished = target.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
             try:
                 with unfinished.open("xb") as file:
@@ -125,9 +118,9 @@ class LocalStorage:
                     os.link(unfinished, target)
                 except FileExistsError:
                     # The loser acts on what stands: that must not vanish in a power loss any more.
-                    _sync_folder(target.parent)
+                    sync_folder(target.parent)
                     return False
-                _sync_folder(target.parent)
+                sync_folder(target.parent)
                 return True
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -152,7 +145,7 @@ class LocalStorage:
         """See `Storage.open_new`."""
         target = self.root / path
         with _told_plainly("write", target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(target.parent)
             return _DurableFile(target)  # type: ignore[return-value]
 
     def open(self, path: str) -> BinaryIO:
@@ -173,3 +166,8 @@ class LocalStorage:
                 # Someone wrote into it meanwhile (a task that its driver lost sight of). That stays, to be found later.
                 if error.errno != errno.ENOTEMPTY:
                     raise
+
+    def sync(self, folder: str) -> None:
+        """See `Storage.sync`."""
+        with _told_plainly("sync", self.root / folder), contextlib.suppress(FileNotFoundError):
+            sync_folder(self.root / folder)

@@ -7,7 +7,7 @@ do: its commit log is checked first and written later, and nothing fences a seco
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from onceward.contracts import Barrier, Clock, DecisionLog
+from onceward.contracts import Barrier, Clock, DecisionLog, Log
+from onceward.errors import DamagedFile
 from onceward.identity import fingerprint_of
 from onceward.spark.checkpoint import SparkLogs
+from onceward.testing.fakes import Loss, Unsynced
 
 SCHEMA = pa.schema(
     [
@@ -128,25 +130,55 @@ class DirectoryLogs:
         """See `DecisionLog.barrier`."""
         return self._reader.barrier(epoch)
 
+    def decision(self, epoch: int) -> str | None:
+        """See `DecisionLog.decision`."""
+        return self._reader.decision(epoch)
+
     def is_engine_made(self, epoch: int) -> bool:
         """See `DecisionLog.is_engine_made`."""
         return self._reader.is_engine_made(epoch)
 
+    def sync_barrier(self, epoch: int) -> None:
+        """See `DecisionLog.sync_barrier`."""
+        self._reader.sync_barrier(epoch)
+
+    def sync_decision(self, epoch: int) -> None:
+        """See `DecisionLog.sync_decision`."""
+        self._reader.sync_decision(epoch)
+
+    def entries(self, log: Log) -> Mapping[int, str | None]:
+        """See `DecisionLog.entries`."""
+        return self._reader.entries(log)
+
+    def put_back(self, log: Log, epoch: int, text: str) -> None:
+        """See `DecisionLog.put_back`."""
+        self._reader.put_back(log, epoch, text)
+
+    def drop(self, log: Log, epoch: int, seen: str | None) -> None:
+        """See `DecisionLog.drop`."""
+        self._reader.drop(log, epoch, seen)
+
 
 @dataclass(slots=True)
 class MemoryLogs:
-    """The logs in memory; a shared test holds it to what `DirectoryLogs` answers."""
+    """The logs in memory; a shared test holds it to what `DirectoryLogs` answers. A torn entry is an empty one.
+
+    What was written and not synced is remembered, and `lose_power` takes it.
+    """
 
     offsets: dict[int, str] = field(default_factory=dict)
     commits: dict[int, str] = field(default_factory=dict)
+    unsynced: set[tuple[Log, int]] = field(default_factory=set)
 
     def plan(self, epoch: int, text: str) -> None:
         """See `EngineLogs.plan`."""
         self.offsets[epoch] = text
+        self.unsynced.add((Log.OFFSETS, epoch))
 
     def commit(self, epoch: int, text: str) -> None:
         """See `EngineLogs.commit`."""
         self.commits[epoch] = text
+        self.unsynced.add((Log.COMMITS, epoch))
 
     def is_planned(self, epoch: int) -> bool:
         """See `EngineLogs.is_planned`."""
@@ -167,7 +199,9 @@ class MemoryLogs:
 
     def decided(self) -> int:
         """See `DecisionLog.decided`."""
-        return max(max(self.commits, default=-1), self.planned() - 1)
+        committed = max(self.commits, default=-1)
+        self._whole(Log.COMMITS, committed)
+        return max(committed, self.planned() - 1)
 
     def planned(self) -> int:
         """See `DecisionLog.planned`."""
@@ -175,19 +209,65 @@ class MemoryLogs:
 
     def barrier(self, epoch: int) -> Barrier | None:
         """See `DecisionLog.barrier`."""
-        text = self.offsets.get(epoch)
+        text = self._whole(Log.OFFSETS, epoch)
         if text is None:
             return None
         milliseconds = json.loads(text.split("\n")[1])["batchTimestampMs"]
-        return Barrier(epoch, fingerprint_of(text.encode()), datetime.fromtimestamp(milliseconds / 1000, UTC))
+        return Barrier(epoch, fingerprint_of(text.encode()), datetime.fromtimestamp(milliseconds / 1000, UTC), text)
+
+    def decision(self, epoch: int) -> str | None:
+        """See `DecisionLog.decision`."""
+        return self._whole(Log.COMMITS, epoch)
 
     def is_engine_made(self, epoch: int) -> bool:
         """See `DecisionLog.is_engine_made`."""
-        text, before = self.offsets.get(epoch), self.offsets.get(epoch - 1)
+        text, before = self._whole(Log.OFFSETS, epoch), self._whole(Log.OFFSETS, epoch - 1)
         if text is None or before is None or text.split("\n")[2:] != before.split("\n")[2:]:
             return False
         conf, conf_before = (json.loads(entry.split("\n")[1]).get("conf", {}) for entry in (text, before))
         return bool(conf != conf_before)
+
+    def sync_barrier(self, epoch: int) -> None:
+        """See `DecisionLog.sync_barrier`."""
+        self.unsynced -= {(Log.OFFSETS, epoch), (Log.COMMITS, epoch - 1)}
+
+    def sync_decision(self, epoch: int) -> None:
+        """See `DecisionLog.sync_decision`."""
+        self.unsynced -= {(Log.COMMITS, epoch)}
+
+    def entries(self, log: Log) -> Mapping[int, str | None]:
+        """See `DecisionLog.entries`."""
+        return {epoch: text or None for epoch, text in self._of(log).items()}
+
+    def put_back(self, log: Log, epoch: int, text: str) -> None:
+        """See `DecisionLog.put_back`."""
+        self._of(log)[epoch] = text
+        self.unsynced -= {(log, epoch)}
+
+    def drop(self, log: Log, epoch: int, seen: str | None) -> None:
+        """See `DecisionLog.drop`."""
+        if self._of(log).get(epoch) == (seen or ""):
+            del self._of(log)[epoch]
+
+    def lose_power(self, loss: Loss) -> None:
+        """Everything that was not synced is torn or gone, as is drawn for each entry."""
+        for log, epoch in sorted(self.unsynced, key=str):
+            if epoch in self._of(log):
+                fate = loss()
+                if fate is Unsynced.EMPTY:
+                    self._of(log)[epoch] = ""
+                elif fate is Unsynced.GONE:
+                    del self._of(log)[epoch]
+        self.unsynced.clear()
+
+    def _of(self, log: Log) -> dict[int, str]:
+        return self.offsets if log is Log.OFFSETS else self.commits
+
+    def _whole(self, log: Log, epoch: int) -> str | None:
+        text = self._of(log).get(epoch)
+        if text == "":
+            raise DamagedFile(f"Spark's log entry {log.value}/{epoch} is empty or torn", epoch=epoch)
+        return text
 
 
 def offsets_entry(end: int, *, at: datetime, shuffle_partitions: int = 200) -> str:

@@ -1,14 +1,16 @@
 """The outside world in memory: storage, clock, and a target with one sink of each template.
 
-Nothing here forgets when a driver crashes. Each is held to its contract by the same suite as the real ones.
+Nothing here forgets when a driver crashes; `lose_power` takes what was not synced. Each is held to its contract by the
+same suite as the real ones.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any, BinaryIO, ClassVar
 from weakref import WeakValueDictionary
 
@@ -59,12 +61,25 @@ class ManualClock:
         self.wall += timedelta(seconds=seconds)
 
 
+class Unsynced(Enum):
+    """What a power loss makes of a file that was written and not synced. A removed one that is kept is gone."""
+
+    KEPT = "kept"
+    EMPTY = "empty"
+    GONE = "gone"
+
+
+Loss = Callable[[], Unsynced]
+"""Draws the fate of one un-synced file after the other."""
+
+
 class _MemoryFile(io.BytesIO):
     """A stream whose content is seen in the storage as it grows, the way a torn file is after a crash."""
 
-    def __init__(self, files: dict[str, bytes], path: str) -> None:
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
         super().__init__()
-        self._files, self._path = files, path
+        self._files, self._path = storage.files, path
+        self._unsynced = storage.unsynced
 
     def write(self, data: Any) -> int:
         written = super().write(data)
@@ -72,19 +87,47 @@ class _MemoryFile(io.BytesIO):
             self._files[self._path] = self.getvalue()
         return written
 
+    def close(self) -> None:
+        self._unsynced.discard(self._path)
+        super().close()
+
+    def __del__(self) -> None:
+        """A stream that a dead driver leaves behind is not closed by anyone."""
+
 
 @dataclass(slots=True)
 class MemoryStorage:
-    """`Storage` in a dictionary."""
+    """`Storage` in a dictionary. Files in mid-stream are not durable, and neither are removals."""
 
     files: dict[str, bytes] = field(default_factory=dict)
+    unsynced: set[str] = field(default_factory=set)
+    removed: dict[str, bytes] = field(default_factory=dict)
 
     def create(self, path: str, data: bytes) -> bool:
         """See `Storage.create`."""
         if path in self.files:
             return False
         self.files[path] = bytes(data)
+        self.sync(path.rpartition("/")[0])
         return True
+
+    def sync(self, folder: str) -> None:
+        """See `Storage.sync`."""
+        self.removed = {path: data for path, data in self.removed.items() if path.rpartition("/")[0] != folder}
+
+    def lose_power(self, loss: Loss) -> None:
+        """Un-synced files are torn or gone, un-synced removals undone, as is drawn for each."""
+        for path in sorted(self.unsynced & self.files.keys()):
+            fate = loss()
+            if fate is Unsynced.EMPTY:
+                self.files[path] = b""
+            elif fate is Unsynced.GONE:
+                del self.files[path]
+        for path, data in sorted(self.removed.items()):
+            if path not in self.files and loss() is not Unsynced.KEPT:
+                self.files[path] = data
+        self.unsynced.clear()
+        self.removed.clear()
 
     def read(self, path: str) -> bytes | None:
         """See `Storage.read`."""
@@ -101,7 +144,8 @@ class MemoryStorage:
         if path in self.files:
             raise StorageFailed(f"cannot write {path}: it exists")
         self.files[path] = b""
-        return _MemoryFile(self.files, path)
+        self.unsynced.add(path)
+        return _MemoryFile(self, path)
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage.open`."""
@@ -112,7 +156,7 @@ class MemoryStorage:
     def delete(self, path: str) -> None:
         """See `Storage.delete`."""
         for name in [name for name in self.files if name == path or name.startswith(f"{path}/")]:
-            del self.files[name]
+            self.removed[name] = self.files.pop(name)
 
 
 @dataclass(slots=True)

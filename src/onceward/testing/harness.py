@@ -25,7 +25,7 @@ from onceward.manifest import IdentityFile
 from onceward.recovery import Accept, Plan, open_checkpoint
 from onceward.testing.audit import Audit, audit
 from onceward.testing.engine import Batch, ConcurrentUpdate, Engine, EngineLogs, MemoryLogs, Source
-from onceward.testing.fakes import ManualClock, MemoryStorage, Row
+from onceward.testing.fakes import Loss, ManualClock, MemoryStorage, Row
 from onceward.testing.faults import Crash, Faults, TargetError, shown
 from onceward.testing.wrappers import FaultyLogs, FaultyStorage, with_faults
 from onceward.wal import Shelf
@@ -142,6 +142,15 @@ class Harness:
         ending = self.life(None, conduct)
         if not isinstance(ending, Finished):
             raise AssertionError(f"a driver without any fault ended with {ending}\n{shown(self.trace)}")
+
+    def lose_power(self, loss: Loss) -> None:
+        """The machine is gone, and what the checkpoint's disk had not got with it; the targets run elsewhere."""
+        assert isinstance(self.storage, MemoryStorage), "only memory can forget what was not synced"
+        assert isinstance(self.logs, MemoryLogs), "only memory can forget what was not synced"
+        self.zombies.clear()
+        self.storage.lose_power(loss)
+        self.logs.lose_power(loss)
+        self.trace.append("POWER LOSS")
 
     def release_zombies(self) -> None:
         """Let every stray task attempt write now; what happens to it is nobody's concern."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from onceward.testing.fakes import Loss
 from onceward.testing.faults import CrashAt, shown
 from onceward.testing.harness import Crashed, Ending, Harness
 
@@ -21,10 +22,14 @@ def plain_life(harness: Harness, faults: CrashAt) -> Ending:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Both sweeps over one world. Points are writes and are numbered anew after each start."""
+    """Both sweeps over one world. Points are writes and are numbered anew after each start.
+
+    With `loss` each crash is a power loss: what the driver had not synced is torn or gone as well.
+    """
 
     world: World
     life: Life = plain_life
+    loss: Loss | None = None
 
     def points(self) -> int:
         """Crash at every point, finish, judge; how many there were."""
@@ -67,6 +72,8 @@ class Sweep:
         ending = self.life(harness, faults)
         if point is not None and point < faults.points and not isinstance(ending, Crashed):
             raise AssertionError(f"point {point}: {ending}\n{shown(harness.trace)}")
+        if isinstance(ending, Crashed) and self.loss is not None:
+            harness.lose_power(self.loss)
         return faults
 
     def judge(self, harness: Harness, *points: int) -> None:

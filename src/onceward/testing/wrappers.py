@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -15,6 +15,7 @@ from onceward.contracts import (
     Barrier,
     CheckpointCommitter,
     Handle,
+    Log,
     Outcome,
     Receipt,
     SlotContext,
@@ -92,6 +93,10 @@ class FaultyStorage:
         """See `Storage.delete`."""
         self.faults.perform(f"storage delete {path}", partial(self.inner.delete, path))
 
+    def sync(self, folder: str) -> None:
+        """See `Storage.sync`."""
+        self.faults.perform(f"storage sync {folder}", partial(self.inner.sync, folder))
+
 
 @dataclass(frozen=True, slots=True)
 class FaultyLogs:
@@ -136,9 +141,33 @@ class FaultyLogs:
         """See `DecisionLog.barrier`."""
         return self.faults.perform(f"log barrier {epoch}", partial(self.inner.barrier, epoch), writes=False)
 
+    def decision(self, epoch: int) -> str | None:
+        """See `DecisionLog.decision`."""
+        return self.faults.perform(f"log decision {epoch}", partial(self.inner.decision, epoch), writes=False)
+
     def is_engine_made(self, epoch: int) -> bool:
         """See `DecisionLog.is_engine_made`."""
         return self.inner.is_engine_made(epoch)
+
+    def sync_barrier(self, epoch: int) -> None:
+        """See `DecisionLog.sync_barrier`."""
+        self.faults.perform(f"log sync_barrier {epoch}", partial(self.inner.sync_barrier, epoch))
+
+    def sync_decision(self, epoch: int) -> None:
+        """See `DecisionLog.sync_decision`."""
+        self.faults.perform(f"log sync_decision {epoch}", partial(self.inner.sync_decision, epoch))
+
+    def entries(self, log: Log) -> Mapping[int, str | None]:
+        """See `DecisionLog.entries`."""
+        return self.faults.perform(f"log entries {log.value}", partial(self.inner.entries, log), writes=False)
+
+    def put_back(self, log: Log, epoch: int, text: str) -> None:
+        """See `DecisionLog.put_back`."""
+        self.faults.perform(f"log put_back {log.value} {epoch}", partial(self.inner.put_back, log, epoch, text))
+
+    def drop(self, log: Log, epoch: int, seen: str | None) -> None:
+        """See `DecisionLog.drop`."""
+        self.faults.perform(f"log drop {log.value} {epoch}", partial(self.inner.drop, log, epoch, seen))
 
 
 def with_faults(sink: AnySink, faults: Faults) -> AnySink:

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 from onceward.contracts import SlotContext
 from onceward.sinks.files.layout import HIDDEN, StagedFile, final_name, staged_name
-from onceward.sinks.files.publish import sync_folder
+from onceward.storage import sync_file, sync_folder
 
 _ALIKE = (
     pt.is_boolean,
@@ -58,17 +58,9 @@ def stage_engine_files(root: Path, context: SlotContext, extension: str) -> list
             rows=rows,
             bytes=path.stat().st_size,
         )
-        _sync_file(path)
+        sync_file(path)
         os.rename(path, root / HIDDEN / file.staged)
         staged.append(file)
     sync_folder(root / HIDDEN)
     shutil.rmtree(folder, ignore_errors=True)
     return staged
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -60,15 +60,6 @@ def give_name(staged: Path, final: Path) -> None:
         os.rename(staged, final)
 
 
-def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Force a folder's list of names to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def remove(path: Path) -> None:
     """Remove a staged file, or a folder that Spark was writing; that it is gone already is fine."""
     if path.is_dir():

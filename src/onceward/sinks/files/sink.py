@@ -43,8 +43,9 @@ from onceward.sinks.files.layout import (
     published,
     transaction_of,
 )
-from onceward.sinks.files.publish import files_of, give_name, publish, remove, sync_folder
+from onceward.sinks.files.publish import files_of, give_name, publish, remove
 from onceward.sinks.files.writer import SlotWriter, WriterSettings
+from onceward.storage import make_folders, sync_folder
 
 
 class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
@@ -117,10 +118,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
             )
         self._check_columns(schema)
         try:
-            if not self.path.is_dir():
-                self.path.mkdir(parents=True)
-                sync_folder(self.path.parent)
-            self._hidden.mkdir(exist_ok=True)
+            make_folders(self._hidden)
             sync_folder(self.path)
             self._try_out()
         except OSError as error:
@@ -190,7 +188,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
 
     def begin_transaction(self, context: SlotContext) -> SlotWriter:
         """A writer; its first file is made when rows come."""
-        self._hidden.mkdir(parents=True, exist_ok=True)
+        make_folders(self._hidden)
         return SlotWriter(
             context,
             WriterSettings(
@@ -224,7 +222,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
         """Spark writes plain columns to Parquet faster than they reach Python, and by the same rules."""
         if self.format != "parquet" or self.max_bytes_per_file is not None or self.options or not is_alike(schema):
             return None
-        self._hidden.mkdir(parents=True, exist_ok=True)
+        make_folders(self._hidden)
         options = {"compression": self.compression, "maxRecordsPerFile": str(self.max_rows_per_file or 0)}
         return EngineTarget(engine_folder(self.path, context).as_uri(), "parquet", options, self.partition_by)
 

@@ -21,7 +21,7 @@ from onceward.contracts import SlotContext
 from onceward.errors import StorageFailed
 from onceward.sinks.files.formats import Encoder, FileFormat, Options
 from onceward.sinks.files.layout import HIDDEN, StagedFile, final_name, folders, staged_name
-from onceward.sinks.files.publish import sync_folder
+from onceward.storage import sync_folder
 
 _BYTES_AT_ONCE = 64 << 20
 _ROWS_TO_SPLIT = 1 << 17
