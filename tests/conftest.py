@@ -36,6 +36,12 @@ def do_without(missing: str) -> NoReturn:
     pytest.skip(missing)
 
 
+@pytest.fixture
+def without() -> Callable[[str], NoReturn]:
+    """`do_without`, for tests that find out by themselves what this machine does not give."""
+    return do_without
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """Loses nothing that it has confirmed unless its machine dies, and saves the tests the waiting for the disk."""

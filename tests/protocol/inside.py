@@ -30,11 +30,13 @@ def inside(folder: Path, faults: Faults) -> Iterator[Faults]:
         _living.pop()
 
 
-def stand_between(patch: pytest.MonkeyPatch) -> None:
-    """From here on, calls that change files and databases can be crash points. Nothing waits for the disk."""
+def stand_between(patch: pytest.MonkeyPatch, *, syncs: bool = False) -> None:
+    """From here on, calls that change files and databases can be crash points. Nothing waits for the disk, unless asked
+    to."""
     for name in ("link", "unlink", "rename", "replace", "mkdir"):
         patch.setattr(os, name, _watched_call(name, getattr(os, name)))
-    patch.setattr(os, "fsync", lambda descriptor: None)
+    if not syncs:
+        patch.setattr(os, "fsync", lambda descriptor: None)
     connect = sqlite3.connect
     patch.setattr(sqlite3, "connect", lambda path, **options: connect(path, factory=_Connection, **options))
 
