@@ -15,6 +15,8 @@
     ├── RowsRejected            the target does not take a row of a decided epoch        exit 1
     ├── SourceDataLost          the source no longer has what is to be read next        exit 1
     ├── OutputLost              decided, but the target no longer has what was staged   exit 1
+    ├── TargetRolledBack        the target no longer has what was published            exit 1
+    ├── ReceiptsMoved           receipts of unsettled epochs stand elsewhere            exit 1
     ├── SinkMissing             pending work names a sink that the job does not have    exit 1
     ├── PublishFailed           the target did not take a decided epoch in time         exit 3
     ├── TargetUnavailable       the target cannot be asked what it holds                exit 3
@@ -122,6 +124,14 @@ class SourceDataLost(OncewardError):
 
 class OutputLost(OncewardError):
     """The epoch is decided, but the target no longer holds what was staged and has no receipt for it."""
+
+
+class TargetRolledBack(OncewardError):
+    """Settled epochs have no receipts in the target any more: it was restored, or a lagging standby took its place."""
+
+
+class ReceiptsMoved(OncewardError):
+    """A sink now keeps its receipts elsewhere than where those of an unsettled epoch stand, or may stand."""
 
 
 class SinkMissing(OncewardError):

@@ -33,6 +33,7 @@ from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, look_at,
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.leftovers import remove_unfinished_first_barrier
+from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_pipeline, check_retention
@@ -63,6 +64,7 @@ class Job:
     epoch_timeout_s: float | None = None
     publish_deadline_s: float = 600.0
     small_epoch_rows: int = 1000
+    keep_published: str | int = 0
     hooks: Hooks = field(default_factory=Hooks)
     options: dict[str, str] = field(default_factory=dict)
 
@@ -80,6 +82,7 @@ class Job:
             raise ConfigurationError(
                 "pipeline is not a function", hint="give a function that takes a SparkSession and returns a DataFrame"
             )
+        retention_from(self.keep_published)
         if self.max_unpublished_epochs < 1:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
         _refuse_async_progress(self.options)
@@ -132,7 +135,9 @@ class Job:
             max_unpublished_epochs=self.max_unpublished_epochs,
             epoch_timeout_s=self.epoch_timeout_s,
             small_epoch_rows=self.small_epoch_rows,
-            publish=PublishLimits(deadline_s=self.publish_deadline_s),
+            publish=PublishLimits(
+                deadline_s=self.publish_deadline_s, keep_published=retention_from(self.keep_published)
+            ),
         )
 
 
@@ -145,6 +150,7 @@ def foreach_batch(
     guarantee: str = Guarantee.EXACTLY_ONCE.value,
     max_unpublished_epochs: int = 10,
     publish_deadline_s: float = 600.0,
+    keep_published: str | int = 0,
     hooks: Hooks | None = None,
     accept: str | Iterable[str] = (),
 ) -> Delivery:
@@ -164,9 +170,8 @@ def foreach_batch(
         accept=accept,
         limits=PublishLimits(deadline_s=publish_deadline_s),
     )
-    limits = DeliveryLimits(
-        max_unpublished_epochs=max_unpublished_epochs, publish=PublishLimits(deadline_s=publish_deadline_s)
-    )
+    publish = PublishLimits(deadline_s=publish_deadline_s, keep_published=retention_from(keep_published))
+    limits = DeliveryLimits(max_unpublished_epochs=max_unpublished_epochs, publish=publish)
     return Delivery(opened, limits, output_mode=output_mode, checked=False)
 
 

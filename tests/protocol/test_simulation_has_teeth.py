@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onceward.epoch import Ground, Publisher, publish, takeover
+from onceward.epoch import Ground, Publisher, housekeeping, publish, takeover
 from onceward.identity import TransactionName
 from onceward.manifest import Manifest, Marker
 from onceward.recovery import TakeOver, execute, plan
@@ -40,7 +40,7 @@ def receipts_of_an_undecided_epoch_prove_nothing(patch: pytest.MonkeyPatch) -> N
 
 
 def the_reaper_takes_undecided_work(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(publish, "orphans", lambda ground, listed: listed)
+    patch.setattr(housekeeping, "orphans", lambda ground, listed: listed)
 
 
 def receipts_are_pruned_without_a_watermark(patch: pytest.MonkeyPatch) -> None:

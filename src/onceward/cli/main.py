@@ -13,6 +13,7 @@ from onceward.cli.demo import demo
 from onceward.cli.doctor import doctor
 from onceward.cli.poison import poison
 from onceward.cli.recover import recover
+from onceward.cli.replay import replay
 from onceward.cli.rewind import rewind
 from onceward.cli.run import run
 from onceward.cli.show import show_error
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (run, status, doctor, recover, rewind, demo):
+for command in (run, status, doctor, recover, replay, rewind, demo):
     app.command()(command)
 app.add_typer(transactions, name="transactions")
 app.add_typer(poison, name="poison")

@@ -33,6 +33,9 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     takes_empty_epochs: bool = False
     """True: an epoch without rows is published too, as one slot without rows, by a transactional write-ahead sink that
     replaces what the target has."""
+    receipts_are_output: bool = False
+    """True: the receipts are the output itself (names of files), which people may compact or remove once it is settled.
+    Only those of the newest epoch are then expected to stay."""
     other_way: AnySink | None = None
     """The same target by the other template, of the same name: publishes what an earlier run staged that way."""
 
@@ -60,6 +63,16 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
         below the target's own watermark may be missing. A sink without receipts yields none.
         """
         return ()
+
+    def receipts_at(self) -> str:
+        """Driver, at every start, after `check`: where in the target the receipts stand (schema, prefix, topic and its
+        id), so that a change is noticed while epochs are unsettled. May ask the target. Empty: it cannot change."""
+        return ""
+
+    @property
+    def keeps_receipts(self) -> bool:
+        """Whether there are receipts to be missed: a sink without any says nothing about what its target has."""
+        return type(self).receipts is not Sink.receipts
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Driver, now and then: epochs below are settled; receipts of them may go, if the target remembers `below`."""

@@ -8,7 +8,9 @@ the `Publisher` sees that and publishes.
 from onceward.epoch.coordinator import Coordinator
 from onceward.epoch.doubt import Doubts, Waiting, age_of, since_of
 from onceward.epoch.ground import Ground
-from onceward.epoch.publish import Publisher, PublishLimits
+from onceward.epoch.limits import PublishLimits
+from onceward.epoch.look_back import Missing, as_ranges, missing, newest_markers, rolled_back_target, survivors
+from onceward.epoch.publish import Publisher
 from onceward.epoch.publisher_thread import PublisherThread
 from onceward.epoch.reap import Orphan, abort_transactions, orphans, pending_transactions
 from onceward.epoch.stage import EpochOrder, SinkAck, SlotAck, stage_slot
@@ -19,6 +21,7 @@ __all__ = [
     "Doubts",
     "EpochOrder",
     "Ground",
+    "Missing",
     "Orphan",
     "PublishLimits",
     "Publisher",
@@ -28,10 +31,15 @@ __all__ = [
     "Waiting",
     "abort_transactions",
     "age_of",
+    "as_ranges",
+    "missing",
+    "newest_markers",
     "orphans",
     "pending_transactions",
+    "rolled_back_target",
     "settle_fates",
     "since_of",
     "stage_slot",
+    "survivors",
     "take_over",
 ]

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from onceward.contracts import AnySink, Guarantee, WriteAheadSink
 from onceward.epoch.ground import Ground, notify
-from onceward.epoch.publish import Publisher, PublishLimits
+from onceward.epoch.limits import PublishLimits
+from onceward.epoch.publish import Publisher
 from onceward.epoch.reap import abort_transactions
 from onceward.epoch.stage import EpochOrder, SlotAck
 from onceward.epoch.takeover import highest_taken
@@ -138,7 +139,10 @@ class Coordinator:
             fingerprint=order.fingerprint,
             timestamp=order.timestamp,
             created_at=self._ground.clock.now(),
-            sinks={sink.name: SinkEntry(sink.means, tuple(slots[sink.name])) for sink in order.sinks},
+            sinks={
+                sink.name: SinkEntry(sink.means, tuple(slots[sink.name]), self._ground.receipts_at.get(sink.name, ""))
+                for sink in order.sinks
+            },
             barrier=self._barriers.get(order.epoch, ""),
             guarantee=self._ground.guarantee.value,
         )

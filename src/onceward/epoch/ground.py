@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Handle, Hooks, Storage, TwoPhaseCommitSink
 from onceward.contracts.hooks import EpochHook
 from onceward.identity import JobIdentity, RunId, SinkName
-from onceward.manifest import Diversion, Register, SettledLog
+from onceward.manifest import Diversion, KeptLog, Register, SettledLog
 from onceward.wal import Shelf, is_segment
 
 log = logging.getLogger("onceward")
@@ -27,6 +27,7 @@ class Ground:
     decisions: DecisionLog
     clock: Clock
     adopted: int = -1
+    receipts_at: Mapping[SinkName, str] = field(default_factory=dict)
     diverted: Mapping[tuple[int, SinkName], Diversion] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
 
@@ -39,6 +40,11 @@ class Ground:
     def settled(self) -> SettledLog:
         """The settled markers."""
         return SettledLog(self.storage)
+
+    @property
+    def kept(self) -> KeptLog:
+        """Published epochs whose segments are kept."""
+        return KeptLog(self.storage)
 
     @property
     def shelf(self) -> Shelf:

@@ -7,7 +7,6 @@ crash: commits answer "already", write-ahead sinks find their receipt, the marke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
@@ -29,7 +28,9 @@ from onceward.contracts import (
 )
 from onceward.epoch.doubt import Doubts
 from onceward.epoch.ground import Ground, log, notify
-from onceward.epoch.reap import abort_all, orphans, pending_transactions
+from onceward.epoch.housekeeping import Housekeeping
+from onceward.epoch.limits import PublishLimits
+from onceward.epoch.reap import Orphan
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
 from onceward.errors import (
     CheckpointRolledBack,
@@ -46,17 +47,6 @@ from onceward.manifest import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
 from onceward.wal import read_segment
 
 
-@dataclass(frozen=True, slots=True)
-class PublishLimits:
-    """How patient the publisher is with a target, and how long receipts are kept."""
-
-    deadline_s: float = 600.0
-    backoff_s: float = 0.1
-    max_backoff_s: float = 30.0
-    keep_receipts: int = 100
-    reap_every: int = 20
-
-
 class Publisher:
     """Publishes for one run. `gave_up` is asked before each repetition: True ends the waiting at once."""
 
@@ -67,6 +57,7 @@ class Publisher:
         self._limits = limits or PublishLimits()
         self._gave_up = gave_up
         self.doubts = Doubts(ground)
+        self._housekeeping = Housekeeping(ground, self._limits, self.doubts, self.deliver)
 
     def publish_decided(self) -> int:
         """Publish and settle every decided epoch; the watermark afterwards."""
@@ -271,8 +262,13 @@ class Publisher:
     ) -> None:
         ground = self._ground
         decision = ground.decisions.decision(epoch) or ""
-        ground.settled.mark(Marker(epoch, fingerprint, ground.clock.now(), totals, decision, manifest))
-        ground.shelf.remove_epoch(epoch)
+        marker = Marker(epoch, fingerprint, ground.clock.now(), totals, decision, manifest)
+        is_kept = manifest is not None and self._limits.keep_published.keeps_any and manifest.waits_in_log()
+        if is_kept:
+            ground.kept.keep(marker)
+        ground.settled.mark(marker)
+        if not is_kept:
+            ground.shelf.remove_epoch(epoch)
         ground.register.forget(epoch)
         if epoch % self._limits.reap_every == 0:
             self.sweep_or_put_off()
@@ -287,24 +283,12 @@ class Publisher:
             log.warning("a sweep for orphans and old receipts is put off: %s: %s", type(error).__name__, error)
 
     def sweep(self) -> None:
-        """Now and then: abort orphans of lost attempts, remove what a crash kept from being removed after an epoch was
-        settled, and let the targets forget receipts nobody will ask for."""
-        ground = self._ground
-        listed = list(pending_transactions(ground))
-        found = orphans(ground, listed)
-        abort_all(ground, found)
-        self.doubts.note(one for one in listed if one not in found)
-        watermark = ground.watermark()
-        for epoch in ground.register.epochs():
-            if epoch <= watermark:
-                ground.register.forget(epoch)
-        below = watermark - self._limits.keep_receipts
-        if below > 0:
-            for sink in ground.sinks:
-                sink.forget(ground.job, below)
-                if isinstance(sink, WriteAheadSink) and sink.committer is not None:
-                    sink.committer.open(ground.job, sink.name)
-                    sink.committer.forget(below)
+        """See `Housekeeping.sweep`."""
+        self._housekeeping.sweep()
+
+    def commit_survivors(self, listed: Sequence[Orphan]) -> None:
+        """See `Housekeeping.commit_survivors`."""
+        self._housekeeping.commit_survivors(listed)
 
 
 def _commit_all(sink: TwoPhaseCommitSink[object], handles: Sequence[Handle]) -> Outcome:

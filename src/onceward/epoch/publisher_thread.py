@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from onceward.epoch.doubt import Waiting
 from onceward.epoch.ground import Ground
-from onceward.epoch.publish import Publisher, PublishLimits
+from onceward.epoch.limits import PublishLimits
+from onceward.epoch.publish import Publisher
 
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25

@@ -25,7 +25,7 @@ def pending_transactions(ground: Ground) -> Iterator[Orphan]:
     for sink in ground.ways():
         if isinstance(sink, TwoPhaseCommitSink):
             yield from _named(sink.name, sink.pending(ground.job))
-    yield from _named(WAL, ground.shelf.pending(ground.job))
+    yield from _named(WAL, ground.shelf.pending(ground.job, besides=ground.kept.epochs()))
 
 
 def transactions_of(ground: Ground, name: SinkName) -> Iterator[Orphan]:
@@ -45,7 +45,9 @@ def _named(sink: SinkName, handles: object) -> Iterator[Orphan]:
 def orphans(ground: Ground, listed: list[Orphan] | None = None) -> list[Orphan]:
     """What the reaper may abort, of what was listed just now if that is given.
 
-    It lists first, then reads the decision, then the manifest, and has no other rule.
+    It lists first, then reads the decision, then the manifest or, in a settled epoch, the marker, and has no other
+    rule. What a marker names is never aborted: a target that went back holds it as the only copy (`look_back`). Where
+    the marker is gone or damaged nobody can tell, and nothing is aborted either.
 
     The order matters: a transaction that is listed before an epoch's manifest is read either is in the manifest or
     never will be, because a decided epoch's manifest is written and staging for it is over. An attempt that begins
@@ -57,11 +59,13 @@ def orphans(ground: Ground, listed: list[Orphan] | None = None) -> list[Orphan]:
     decided = ground.decisions.decided()
     watermark = ground.watermark()
     accounted: dict[int, set[str] | None] = {}
+    kept = ground.kept.epochs()
     found = []
     for orphan in listed:
         epoch = orphan.name.epoch
         if epoch <= watermark:
-            found.append(orphan)
+            if _is_rubbish(ground, orphan, kept):
+                found.append(orphan)
         elif epoch <= decided:
             if epoch not in accounted:
                 accounted[epoch] = _accounted(ground, epoch)
@@ -69,6 +73,16 @@ def orphans(ground: Ground, listed: list[Orphan] | None = None) -> list[Orphan]:
             if names is not None and str(orphan.name) not in names:
                 found.append(orphan)
     return found
+
+
+def _is_rubbish(ground: Ground, found: Orphan, kept: frozenset[int]) -> bool:
+    """Whether nobody will want this of a settled epoch any more."""
+    if found.sink == WAL:
+        return found.name.epoch not in kept
+    marker = ground.settled.legible(found.name.epoch)
+    if marker is None:
+        return False
+    return marker.manifest is None or str(found.name) not in marker.manifest.transactions()
 
 
 def _accounted(ground: Ground, epoch: int) -> set[str] | None:

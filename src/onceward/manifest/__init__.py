@@ -2,6 +2,7 @@
 
 from onceward.manifest.diverted import Diversion, Diversions
 from onceward.manifest.identity_file import IdentityFile, IdentityRecord
+from onceward.manifest.kept import KeptLog, Retention
 from onceward.manifest.model import Manifest, SinkEntry, SlotEntry
 from onceward.manifest.register import EpochFiles, Fate, Register
 from onceward.manifest.sealed import seal, unseal
@@ -14,9 +15,11 @@ __all__ = [
     "Fate",
     "IdentityFile",
     "IdentityRecord",
+    "KeptLog",
     "Manifest",
     "Marker",
     "Register",
+    "Retention",
     "SettledLog",
     "SinkEntry",
     "SinkTotal",

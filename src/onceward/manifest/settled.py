@@ -14,7 +14,8 @@ from onceward.manifest.model import Manifest
 from onceward.manifest.sealed import seal, unseal
 
 FOLDER: Final = "settled"
-KEPT: Final = 20
+KEPT: Final = 100
+"""As many as a target keeps receipts: what was published can be looked for as long as it can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,13 @@ class Marker:
 class SettledLog:
     """Markers under `settled/`. A marker is durable before anything that it makes superfluous is removed."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, *, folder: str = FOLDER) -> None:
         self._storage = storage
+        self._folder = folder
 
     def epochs(self) -> list[int]:
         """The epochs that still have a marker, in order."""
-        return sorted(int(name) for name in self._storage.names(FOLDER) if name.isdigit())
+        return sorted(int(name) for name in self._storage.names(self._folder) if name.isdigit())
 
     def watermark(self) -> int:
         """The highest settled epoch, -1 when there is none."""
@@ -59,7 +61,7 @@ class SettledLog:
 
     def marker(self, epoch: int) -> Marker | None:
         """The marker of one epoch, None when it was pruned or never written."""
-        path = f"{FOLDER}/{epoch}"
+        path = f"{self._folder}/{epoch}"
         data = self._storage.read(path)
         if data is None:
             return None
@@ -76,12 +78,25 @@ class SettledLog:
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFile(f"{path} is not a settled marker: {error!r}", hint="restore it from a backup") from error
 
+    def legible(self, epoch: int) -> Marker | None:
+        """The same, None too where it is damaged: for questions that it may leave open."""
+        try:
+            return self.marker(epoch)
+        except DamagedFile:
+            return None
+
     def forget(self, epoch: int) -> None:
         """Drop a marker: for a rollback that the user has accepted."""
-        self._storage.delete(f"{FOLDER}/{epoch}")
+        self._storage.delete(f"{self._folder}/{epoch}")
 
     def mark(self, marker: Marker) -> None:
         """Record that the epoch is settled, once; then let go of markers that are too old to be of interest."""
+        self.write(marker)
+        for old in self.epochs()[:-KEPT]:
+            self.forget(old)
+
+    def write(self, marker: Marker) -> None:
+        """Create the marker; one that stands stays as it is."""
         document = {
             "epoch": marker.epoch,
             "fingerprint": marker.fingerprint,
@@ -90,6 +105,4 @@ class SettledLog:
             "decision": marker.decision,
             "manifest": marker.manifest.to_json() if marker.manifest is not None else None,
         }
-        self._storage.create(f"{FOLDER}/{marker.epoch}", seal("settled", document))
-        for old in self.epochs()[:-KEPT]:
-            self._storage.delete(f"{FOLDER}/{old}")
+        self._storage.create(f"{self._folder}/{marker.epoch}", seal("settled", document))

@@ -17,6 +17,9 @@ from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 
+SHOWN = 20
+"""So many of the settled epochs are shown, the newest."""
+
 State = Literal["planned", "staged", "decided", "settled", "lost"]
 
 
@@ -78,7 +81,7 @@ def read_status(checkpoint: Path) -> CheckpointStatus:
     watermark = max(record.adopted, settled.watermark())
     files = register.epochs()
     unsettled = range(watermark + 1, max([planned, decided, *files], default=-1) + 1)
-    epochs = [_settled_epoch(settled, logs, epoch) for epoch in settled.epochs() if epoch <= watermark]
+    epochs = [_settled_epoch(settled, logs, epoch) for epoch in settled.epochs()[-SHOWN:] if epoch <= watermark]
     epochs += [_open_epoch(register, logs, epoch, files.get(epoch, EpochFiles()), decided) for epoch in unsettled]
     return CheckpointStatus(
         checkpoint=str(checkpoint),

@@ -18,6 +18,7 @@ from onceward.recovery.plan import (
     make_plan,
 )
 from onceward.recovery.poison import PoisonRow, divert_poison, find_poison
+from onceward.recovery.replay import Replay, plan_replay, replay
 from onceward.recovery.start import Opened, inspect_checkpoint, look_at, open_checkpoint
 from onceward.recovery.survey import EpochSurvey, Survey, take_survey
 
@@ -35,6 +36,7 @@ __all__ = [
     "Recovered",
     "Refuse",
     "RepairLog",
+    "Replay",
     "Settle",
     "Step",
     "Survey",
@@ -50,6 +52,8 @@ __all__ = [
     "look_at",
     "make_plan",
     "open_checkpoint",
+    "plan_replay",
     "recover",
+    "replay",
     "take_survey",
 ]

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
-from onceward.epoch import Coordinator, Ground, PublishLimits
+from onceward.epoch import Coordinator, Ground, Publisher, PublishLimits, newest_markers
 from onceward.errors import (
     CheckpointCopied,
     CheckpointRolledBack,
     ConfigurationError,
     Fenced,
     OncewardError,
+    ReceiptsMoved,
+    TargetRolledBack,
     TargetUnavailable,
 )
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
@@ -25,6 +27,7 @@ from onceward.recovery.execute import recover
 from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, RepairLog, make_plan, rolled_back
 from onceward.recovery.repair import repair, repairs_needed
 from onceward.recovery.survey import Survey, take_survey
+from onceward.recovery.targets import came_back, receipts_places, refuse_moved_receipts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,11 @@ def open_checkpoint(
         tell(Plan(tuple(RepairLog(one) for one in repairs)))
         repair(ground, repairs)
     known = frozenset(record.known) if record else frozenset[Generation]()
+    keep = (limits or PublishLimits()).keep_receipts
     with _told_plainly():
+        ground = replace(ground, receipts_at=receipts_places(ground))
+        refuse_moved_receipts(ground)
+        markers = newest_markers(ground, keep)
         survey = take_survey(ground, known_generations=known)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
@@ -81,6 +88,8 @@ def open_checkpoint(
     record = _identify(ground, survey, record, place)
     ground = replace(ground, job=record.identity, adopted=record.adopted)
     with _told_plainly():
+        if held := came_back(ground, markers, survey.receipts, keep_receipts=keep):
+            Publisher(ground, limits).commit_survivors(held)
         done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
     return Opened(ground, Coordinator(ground, takeovers=done.takeovers, published=done.published))
 
@@ -103,8 +112,16 @@ def inspect_checkpoint(
         return Plan((Refuse(error),))
     if repairs := repairs_needed(ground):
         return Plan(tuple(RepairLog(one) for one in repairs))
-    with _told_plainly():
-        return make_plan(take_survey(ground, known_generations=frozenset(record.known)), accepted)
+    try:
+        with _told_plainly():
+            refuse_moved_receipts(replace(ground, receipts_at=receipts_places(ground)))
+            keep = PublishLimits().keep_receipts
+            markers = newest_markers(ground, keep)
+            survey = take_survey(ground, known_generations=frozenset(record.known))
+        came_back(ground, markers, survey.receipts, keep_receipts=keep)
+    except (ReceiptsMoved, TargetRolledBack) as error:
+        return Plan((Refuse(error),))
+    return make_plan(survey, accepted)
 
 
 def look_at(

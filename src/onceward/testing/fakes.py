@@ -182,6 +182,23 @@ class MemoryTarget:
         _TARGETS[id(self)] = self
         return _target_of, (id(self),)
 
+    def backup(self) -> MemoryTarget:
+        """A copy of everything, as a backup or a standby that lags has it."""
+        return MemoryTarget(
+            list(self.rows),
+            {name: Prepared(list(one.rows), one.receipt) for name, one in self.transactions.items()},
+            dict(self.receipts),
+            dict(self.watermarks),
+            set(self.sent),
+        )
+
+    def restore(self, backup: MemoryTarget) -> None:
+        """Go back to what the backup has."""
+        self.rows[:] = backup.rows
+        copy = backup.backup()
+        self.transactions, self.receipts = copy.transactions, copy.receipts
+        self.watermarks, self.sent = copy.watermarks, copy.sent
+
     def receipts_of(self, job: JobIdentity, sink: SinkName) -> list[Receipt]:
         """This job's, of all generations."""
         return [r for r in self.receipts.values() if (r.job, r.sink) == (job.name, sink)]

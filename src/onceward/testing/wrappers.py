@@ -187,17 +187,28 @@ class _Reads:
     inner: AnySink
     faults: Faults
     takes_empty_epochs: bool
+    receipts_are_output: bool
     other_way: AnySink | None
 
     def _wrap(self, inner: AnySink, faults: Faults) -> None:
         self.inner, self.faults = inner, faults
         self._label = f"sink {inner.name.replace(' ', '-')}"
         self.takes_empty_epochs = inner.takes_empty_epochs
+        self.receipts_are_output = inner.receipts_are_output
         self.other_way = with_faults(inner.other_way, faults) if inner.other_way is not None else None
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
         self.inner.check(schema, output_mode=output_mode)
+
+    @property
+    def keeps_receipts(self) -> bool:
+        """See `Sink.keeps_receipts`."""
+        return self.inner.keeps_receipts
+
+    def receipts_at(self) -> str:
+        """See `Sink.receipts_at`."""
+        return self.faults.perform(f"{self._label} receipts_at", self.inner.receipts_at, writes=False)
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""

@@ -30,9 +30,12 @@ class Shelf:
         """Where this attempt's segment belongs."""
         return f"{FOLDER}/{context.epoch}/{context.transaction}.arrow"
 
-    def pending(self, job: JobIdentity) -> Iterable[Handle]:
-        """Every segment of this job and generation that has not been removed, whole or torn."""
+    def pending(self, job: JobIdentity, *, besides: frozenset[int] = frozenset()) -> Iterable[Handle]:
+        """Every segment of this job and generation that has not been removed, whole or torn; not those of the epochs
+        `besides`, which are kept though they are published."""
         for epoch in self.storage.names(FOLDER):
+            if epoch.isdigit() and int(epoch) in besides:
+                continue
             for file in self.storage.names(f"{FOLDER}/{epoch}"):
                 name = TransactionName.parse(file.removesuffix(".arrow"))
                 if name is not None and name.belongs_to(job, WAL):

@@ -57,6 +57,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
     `pyarrow.parquet.ParquetWriter` or `pyarrow.csv.WriteOptions` as they are.
     """
 
+    receipts_are_output = True
     means = "two-phase commit: hidden file, then its visible name, which is the receipt"
 
     def __init__(

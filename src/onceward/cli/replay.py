@@ -1,0 +1,43 @@
+"""`onceward replay`: give a target that went back what it lacks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from onceward.cli.load import load_job
+from onceward.cli.show import out, show_json
+from onceward.job import job_ground
+from onceward.recovery import Replay, plan_replay
+from onceward.recovery import replay as publish_again
+
+
+def replay(
+    target: Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be published again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Publish again exactly the epochs that a restored target lacks, from what `keep_published` has kept. Stop the job
+    first."""
+    ground = job_ground(load_job(target))
+    planned = plan_replay(ground)
+    if not json:
+        _show(planned)
+    if planned and not dry_run:
+        if not yes and not json:
+            typer.confirm("Publish them again?", abort=True)
+        publish_again(ground)
+    if json:
+        show_json({"replayed": not dry_run, "epochs": planned})
+    elif planned and not dry_run:
+        out.print("[green]published[/]; the job can be started")
+
+
+def _show(planned: list[Replay]) -> None:
+    if not planned:
+        out.print("the targets lack [green]nothing[/] of what is kept")
+    for one in planned:
+        out.print(f"epoch {one.epoch} · sink {escape(one.sink)} · {len(one.slots)} slots · {one.rows} rows")

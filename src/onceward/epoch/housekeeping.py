@@ -1,0 +1,91 @@
+"""Now and then, beside publishing: orphans, transactions that came back, targets that went back, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from onceward.contracts import AnySink, TwoPhaseCommitSink, WriteAheadSink
+from onceward.epoch.doubt import Doubts
+from onceward.epoch.ground import Ground, log
+from onceward.epoch.limits import PublishLimits
+from onceward.epoch.look_back import missing, newest_markers, rolled_back_target, survivors
+from onceward.epoch.reap import Orphan, abort_all, orphans, pending_transactions
+from onceward.manifest import Manifest, SinkEntry
+
+Deliver = Callable[[AnySink, SinkEntry, Manifest], None]
+
+
+class Housekeeping:
+    """Of one publisher, whose `deliver` it uses."""
+
+    def __init__(self, ground: Ground, limits: PublishLimits, doubts: Doubts, deliver: Deliver) -> None:
+        self._ground = ground
+        self._limits = limits
+        self._doubts = doubts
+        self._deliver = deliver
+        self._looked_back_s = ground.clock.monotonic()
+
+    def sweep(self) -> None:
+        """Abort orphans of lost attempts, commit what a target that went back holds again, remove what a crash kept
+        from being removed after an epoch was settled, and let the targets forget receipts nobody will ask for."""
+        ground = self._ground
+        listed = list(pending_transactions(ground))
+        found = orphans(ground, listed)
+        abort_all(ground, found)
+        self.commit_survivors(listed)
+        self._look_back()
+        self._doubts.note(one for one in listed if one not in found)
+        watermark = ground.watermark()
+        for epoch in ground.register.epochs():
+            if epoch <= watermark:
+                ground.register.forget(epoch)
+        self._forget_kept()
+        self._forget_receipts(watermark - self._limits.keep_receipts)
+
+    def commit_survivors(self, listed: Sequence[Orphan]) -> None:
+        """A target that went back holds transactions of settled epochs again: they are the only copy of their rows."""
+        for found, manifest in survivors(self._ground, listed):
+            entry = manifest.sinks[found.sink]
+            slots = tuple(slot for slot in entry.slots if slot.handle["transaction"] == str(found.name))
+            sink = self._ground.way_of(found.sink, slots[0].handle)
+            if isinstance(sink, TwoPhaseCommitSink):
+                log.warning(
+                    "sink %r holds transaction %s of epoch %d, which was settled, again: it is committed",
+                    found.sink,
+                    found.name,
+                    manifest.epoch,
+                )
+                self._deliver(sink, replace(entry, slots=slots), manifest)
+
+    def _look_back(self) -> None:
+        """While running, once a minute or so: has the target still what was published? A start looks by itself."""
+        ground = self._ground
+        if ground.clock.monotonic() - self._looked_back_s < self._limits.look_back_every_s:
+            return
+        self._looked_back_s = ground.clock.monotonic()
+        keep = self._limits.keep_receipts
+        markers = newest_markers(ground, keep)
+        receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
+        if lost := missing(ground, markers, receipts, keep_receipts=keep):
+            raise rolled_back_target(lost, ground.kept.epochs())
+
+    def _forget_kept(self) -> None:
+        """Let go of segments that were kept long enough; the oldest first, so that few are looked at."""
+        ground, kept = self._ground, sorted(self._ground.kept.epochs())
+        retention = self._limits.keep_published
+        for place, epoch in enumerate(kept):
+            marker, newer = ground.kept.marker(epoch), len(kept) - place - 1
+            if marker is not None and not retention.is_over(marker, newer=newer, now=ground.clock.now()):
+                return
+            ground.kept.forget(epoch)
+            ground.shelf.remove_epoch(epoch)
+
+    def _forget_receipts(self, below: int) -> None:
+        if below <= 0:
+            return
+        for sink in self._ground.sinks:
+            sink.forget(self._ground.job, below)
+            if isinstance(sink, WriteAheadSink) and sink.committer is not None:
+                sink.committer.open(self._ground.job, sink.name)
+                sink.committer.forget(below)

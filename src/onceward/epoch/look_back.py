@@ -1,0 +1,148 @@
+"""Has the target still what was published? A backup that is restored, or a standby that lags and takes over, has not.
+
+The newest settled markers say which receipts there must be. A transaction that a marker names and that is prepared
+again in the target (its PREPARE was replicated, its commit was not) is the only copy of its rows: it is committed,
+never aborted. What is neither there nor prepared is missing, and the job stops with the epochs' names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from onceward.contracts import Guarantee, Receipt
+from onceward.epoch.ground import Ground
+from onceward.epoch.reap import Orphan
+from onceward.errors import TargetRolledBack
+from onceward.identity import SinkName
+from onceward.manifest import Manifest, Marker
+from onceward.wal import is_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Slots of a settled epoch that a sink's target has no receipt of."""
+
+    sink: SinkName
+    epoch: int
+    slots: tuple[int, ...]
+    in_log: bool
+
+
+def survivors(ground: Ground, listed: Iterable[Orphan]) -> list[tuple[Orphan, Manifest]]:
+    """Of what the targets hold: the transactions of settled epochs that the marker names, with what the marker says."""
+    watermark = ground.watermark()
+    found = []
+    for one in listed:
+        if one.name.epoch > watermark:
+            continue
+        manifest = named_by_marker(ground, one)
+        if manifest is not None:
+            found.append((one, manifest))
+    return found
+
+
+def named_by_marker(ground: Ground, one: Orphan) -> Manifest | None:
+    """The manifest in the epoch's marker, if it names this transaction of a target."""
+    marker = ground.settled.legible(one.name.epoch)
+    manifest = marker.manifest if marker is not None else None
+    entry = manifest.sinks.get(one.sink) if manifest is not None else None
+    names = {str(slot.handle["transaction"]) for slot in entry.slots} if entry is not None else set()
+    return manifest if str(one.name) in names else None
+
+
+def newest_markers(ground: Ground, keep_receipts: int) -> list[Marker]:
+    """Of the settled epochs whose receipts are not pruned yet; those that cannot be read are passed over."""
+    epochs = ground.settled.epochs()
+    recent = [epoch for epoch in epochs if epoch >= epochs[-1] - keep_receipts]
+    return [marker for epoch in recent if (marker := ground.settled.legible(epoch)) is not None]
+
+
+def missing(
+    ground: Ground,
+    markers: Sequence[Marker],
+    receipts: Sequence[Receipt],
+    held: Iterable[Orphan] = (),
+    *,
+    keep_receipts: int,
+) -> list[Missing]:
+    """What settled epochs must have left in the targets, and is not there; `held` are prepared in them.
+
+    The markers must have been read before the receipts: another driver may settle epochs in between. Only epochs of
+    this generation count, because a copy of the checkpoint may have a target of its own.
+    """
+    has = {(r.sink, r.epoch, r.slot, r.fingerprint) for r in receipts if r.generation == ground.job.generation}
+    prepared = {str(one.name) for one in held}
+    found = []
+    for sink in ground.sinks:
+        if not sink.keeps_receipts:
+            continue
+        published = [manifest for marker in markers if (manifest := _published(ground, marker, sink.name)) is not None]
+        if sink.receipts_are_output:
+            published = _newest_of_some(published, {epoch for name, epoch, _, _ in has if name == sink.name})
+        for manifest in published:
+            slots = [
+                slot
+                for slot in manifest.sinks[sink.name].slots
+                if (sink.name, manifest.epoch, slot.slot, manifest.fingerprint) not in has
+                and str(slot.handle["transaction"]) not in prepared
+            ]
+            if slots:
+                in_log = all(is_segment(slot.handle) for slot in slots)
+                found.append(Missing(sink.name, manifest.epoch, tuple(slot.slot for slot in slots), in_log))
+    # Another driver may have gone on and had receipts pruned since the markers were read.
+    oldest = ground.settled.watermark() - keep_receipts
+    return [one for one in found if one.epoch >= oldest]
+
+
+def _newest_of_some(published: list[Manifest], seen: set[int]) -> list[Manifest]:
+    """Output may be removed by those who use it: only a newest epoch that is missing while older ones are there tells
+    that the target went back."""
+    return published[-1:] if published and any(epoch < published[-1].epoch for epoch in seen) else []
+
+
+def _published(ground: Ground, marker: Marker, sink: SinkName) -> Manifest | None:
+    """The manifest, if its epoch left receipts in this sink, where the sink still keeps them: not where it went
+    straight to the target."""
+    manifest = marker.manifest
+    if manifest is None or manifest.straight or manifest.guarantee != Guarantee.EXACTLY_ONCE.value:
+        return None
+    entry = manifest.sinks.get(sink)
+    if entry is None or not entry.slots or manifest.job.generation != ground.job.generation:
+        return None
+    has_moved = entry.receipts_at and entry.receipts_at != ground.receipts_at.get(sink, entry.receipts_at)
+    return None if has_moved else manifest
+
+
+def rolled_back_target(lost: Sequence[Missing], kept: frozenset[int]) -> TargetRolledBack:
+    """The error that names them, and the way out that there is."""
+    sinks = sorted({one.sink for one in lost})
+    told = "; ".join(
+        f"sink {name!r} lacks {as_ranges(one.epoch for one in lost if one.sink == name)}" for name in sinks
+    )
+    first = min(one.epoch for one in lost)
+    if all(one.in_log and one.epoch in kept for one in lost):
+        way = "the staged rows are kept: `onceward replay FILE` publishes what the target lacks, in order"
+    else:
+        way = (
+            "rows are no longer staged (see `keep_published`): restore a newer state of the target; or, if all of the "
+            f"job's targets went back, `onceward rewind CHECKPOINT {first} --job FILE` lets Spark compute them again"
+        )
+    return TargetRolledBack(
+        f"the target no longer has what was published: {told}. It was restored, or a lagging standby took its place",
+        epoch=first,
+        sink=sinks[0] if len(sinks) == 1 else None,
+        hint=f"{way}; to go on without them, `onceward resolve accept-loss FILE {first}`",
+    )
+
+
+def as_ranges(epochs: Iterable[int]) -> str:
+    """Epochs for people: `epochs 3 to 5, 9`."""
+    runs: list[list[int]] = []
+    for epoch in sorted(set(epochs)):
+        if runs and epoch == runs[-1][-1] + 1:
+            runs[-1].append(epoch)
+        else:
+            runs.append([epoch])
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return f"{'epoch' if len(runs) == 1 and len(runs[0]) == 1 else 'epochs'} {', '.join(texts)}"

@@ -1,0 +1,49 @@
+"""Before a start: do the targets still have what was published, and do their receipts stand where they stood?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from onceward.contracts import Receipt
+from onceward.epoch import Ground, Orphan, missing, pending_transactions, rolled_back_target
+from onceward.errors import ReceiptsMoved
+from onceward.identity import SinkName
+from onceward.manifest import Marker
+
+
+def receipts_places(ground: Ground) -> Mapping[SinkName, str]:
+    """Where each sink's receipts stand now, as its target says."""
+    return {sink.name: sink.receipts_at() for sink in ground.sinks}
+
+
+def refuse_moved_receipts(ground: Ground) -> None:
+    """An unsettled epoch may be published, with its receipt where nobody looks any more: it would be sent again."""
+    watermark = ground.watermark()
+    for epoch, files in sorted(ground.register.epochs().items()):
+        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files)) if epoch > watermark else None
+        for name, entry in manifest.sinks.items() if manifest is not None else ():
+            now = ground.receipts_at.get(name, "")
+            if entry.slots and entry.receipts_at and now and entry.receipts_at != now:
+                raise ReceiptsMoved(
+                    f"the receipts of this epoch stand at {entry.receipts_at}, and the sink keeps them at {now} now",
+                    epoch=epoch,
+                    sink=name,
+                    hint="start once with the former setting, so that the epoch is settled, then change it; if the "
+                    f"place is gone and the target has the epoch: `onceward resolve epoch-is-published FILE {epoch}`; "
+                    f"if it has nothing of it: `onceward rewind CHECKPOINT {epoch}`",
+                )
+
+
+def came_back(
+    ground: Ground, markers: Sequence[Marker], receipts: Sequence[Receipt], *, keep_receipts: int
+) -> list[Orphan]:
+    """Transactions of settled epochs that a target which went back holds prepared again: they must be committed first.
+
+    `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either.
+    """
+    if not missing(ground, markers, receipts, keep_receipts=keep_receipts):
+        return []
+    held = list(pending_transactions(ground))
+    if lost := missing(ground, markers, receipts, held, keep_receipts=keep_receipts):
+        raise rolled_back_target(lost, ground.kept.epochs())
+    return held

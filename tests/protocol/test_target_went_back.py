@@ -1,0 +1,314 @@
+"""A target that was restored from a backup, or whose lagging standby took over: noticed, named, and replayed.
+
+Scenarios 52, 78 and 79.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from casts import fake, files
+
+from onceward.contracts import Guarantee
+from onceward.epoch import PublishLimits
+from onceward.errors import ConfigurationError, ReceiptsMoved, TargetRolledBack
+from onceward.identity import Fingerprint
+from onceward.manifest import Marker, Retention
+from onceward.recovery import plan_replay, replay
+from onceward.recovery.start import look_at
+from onceward.spark.retention import retention_from
+from onceward.testing import (
+    CrashAt,
+    DiesAt,
+    Failed,
+    FakeSlotwiseSink,
+    FakeTransactionalSink,
+    FakeTwoPhaseSink,
+    FakeWriteAheadSink,
+    Finished,
+    Harness,
+    MemoryTarget,
+    Source,
+)
+from onceward.testing.sweep import distinct
+
+SOURCE = Source(ends=(4, 8, 12, 16), keys=3)
+KEEPING = PublishLimits(deadline_s=2.0, keep_published=Retention(epochs=100))
+in_log = pytest.mark.parametrize("kind", [FakeTransactionalSink, FakeSlotwiseSink], ids=lambda kind: kind.__name__)
+with_receipts = pytest.mark.parametrize(
+    "kind", [FakeTwoPhaseSink, FakeTransactionalSink, FakeSlotwiseSink], ids=lambda kind: kind.__name__
+)
+
+
+def target_of(harness: Harness) -> MemoryTarget:
+    return harness.outlets[0].sink.target  # type: ignore[union-attr, no-any-return]
+
+
+def went_back(kind: Callable[..., object], *, to: int = 1, limits: PublishLimits | None = None) -> Harness:
+    """Three epochs are published; then the target is again what it was after epoch `to`."""
+    harness = Harness(fake(kind), source=SOURCE, limits=limits)
+    harness.life(until=to)
+    backup = target_of(harness).backup()
+    harness.life(until=2)
+    target_of(harness).restore(backup)
+    return harness
+
+
+def refusal(harness: Harness) -> TargetRolledBack:
+    ending = harness.life()
+    assert isinstance(ending, Failed), ending
+    assert isinstance(ending.error, TargetRolledBack), ending
+    return ending.error
+
+
+def ground_of(harness: Harness):  # type: ignore[no-untyped-def]
+    ground, _ = look_at(
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        place=harness.place,
+        clock=harness.clock,
+    )
+    return ground
+
+
+@with_receipts
+def test_s78_a_restored_target_is_noticed_and_its_missing_epochs_are_named(kind: Callable[..., object]) -> None:
+    error = refusal(went_back(kind, to=0))
+    assert "lacks epochs 1 to 2" in error.message
+    assert error.epoch == 1
+
+
+def test_s78_a_sink_without_receipts_says_nothing_about_its_target() -> None:
+    harness = went_back(FakeWriteAheadSink)
+    assert isinstance(harness.life(), Finished)
+
+
+def test_s78_a_standby_with_the_prepare_and_without_the_commit_gets_the_commit() -> None:
+    harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
+    harness.life(until=0)
+    backups: list[MemoryTarget] = []
+
+    class Standby(DiesAt):
+        """Takes its copy just before the first commit of epoch 1."""
+
+        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+            if what.startswith("sink two-phase commit") and "_1_0_" in what and not backups:
+                backups.append(target_of(harness).backup())
+            return call()
+
+    harness.life(Standby("never"), until=1)
+    target_of(harness).restore(backups[0])
+    harness.drain()
+    assert harness.problems() == []
+
+
+def test_s78_the_reaper_never_aborts_what_a_marker_names() -> None:
+    """The only surviving copy: a sweep in the running job commits it."""
+    limits = PublishLimits(deadline_s=2.0, reap_every=1)
+    harness = Harness(replace(fake(FakeTwoPhaseSink), ordered=False), source=SOURCE, limits=limits)
+    backups: list[MemoryTarget] = []
+
+    class FailsOver(DiesAt):
+        """The standby has epoch 0 prepared, and takes over while epoch 1 is staged."""
+
+        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+            if what.startswith("sink two-phase commit") and "_0_0_" in what and not backups:
+                backups.append(target_of(harness).backup())
+            if what.startswith("sink two-phase begin") and "_1_0_" in what and len(backups) == 1:
+                target_of(harness).restore(backups[0])
+                backups.append(backups[0])
+            return call()
+
+    assert isinstance(harness.life(FailsOver("never")), Finished)
+    assert harness.problems() == []
+
+
+def test_s78_it_is_noticed_while_the_job_runs() -> None:
+    limits = PublishLimits(deadline_s=2.0, reap_every=1, look_back_every_s=0.0)
+    harness = Harness(fake(FakeTransactionalSink), source=SOURCE, limits=limits)
+    harness.life(until=0)
+    backup = target_of(harness).backup()
+    harness.life(until=1)
+
+    class Restored(DiesAt):
+        """While epoch 2 is staged."""
+
+        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+            if what.startswith("storage open_new wal/2"):
+                target_of(harness).restore(backup)
+            return call()
+
+    ending = harness.life(Restored("never"), until=2)
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, TargetRolledBack)
+    assert "lacks epoch 1" in ending.error.message
+
+
+def test_s78_a_copy_of_the_checkpoint_may_have_a_target_of_its_own() -> None:
+    from onceward.recovery import Accept
+    from onceward.testing import Conduct
+
+    harness = went_back(FakeTransactionalSink)
+    target_of(harness).restore(MemoryTarget())
+    harness.place = "elsewhere"
+    ending = harness.life(conduct=Conduct(accepted=frozenset({Accept.COPY})))
+    assert isinstance(ending, Finished), ending
+
+
+@in_log
+@pytest.mark.parametrize("to", [0, 1])
+def test_s78_replay_publishes_exactly_what_the_target_lacks(kind: Callable[..., object], to: int) -> None:
+    harness = went_back(kind, to=to, limits=KEEPING)
+    error = refusal(harness)
+    assert "onceward replay" in str(error.hint)
+    lacking = list(range(to + 1, 3))
+    assert [one.epoch for one in plan_replay(ground_of(harness))] == lacking
+    assert sorted({one.epoch for one in replay(ground_of(harness))}) == lacking
+    assert plan_replay(ground_of(harness)) == []
+    harness.limits = PublishLimits(deadline_s=2.0)
+    harness.drain()
+    assert harness.problems() == []
+
+
+@in_log
+def test_s78_a_replay_that_crashes_anywhere_is_given_again(kind: Callable[..., object]) -> None:
+    from onceward.testing.wrappers import FaultyStorage, with_faults
+
+    def crashing(harness: Harness, faults: CrashAt) -> None:
+        ground, _ = look_at(
+            sinks=tuple(with_faults(sink, faults) for sink in harness.sinks),
+            storage=FaultyStorage(harness.storage, faults),
+            decisions=harness.logs,
+            place=harness.place,
+            clock=harness.clock,
+        )
+        replay(ground)
+
+    counting = CrashAt()
+    crashing(went_back(kind, to=0, limits=KEEPING), counting)
+    assert counting.points
+    for point in distinct(counting.points):
+        harness = went_back(kind, to=0, limits=KEEPING)
+        with pytest.raises(BaseException, match=r"before|after"):
+            crashing(harness, CrashAt(point))
+        replay(ground_of(harness))
+        harness.limits = PublishLimits(deadline_s=2.0)
+        harness.drain()
+        assert harness.problems() == []
+
+
+def test_s78_without_kept_segments_replay_says_from_where_spark_can_be_rewound() -> None:
+    harness = went_back(FakeTransactionalSink)
+    with pytest.raises(TargetRolledBack, match="lacks epoch 2") as raised:
+        plan_replay(ground_of(harness))
+    assert "onceward rewind CHECKPOINT 2" in str(raised.value.hint)
+
+
+def test_segments_are_kept_as_long_as_is_asked_and_no_longer() -> None:
+    limits = PublishLimits(deadline_s=2.0, reap_every=1, keep_published=Retention(epochs=2))
+    harness = Harness(fake(FakeTransactionalSink), source=SOURCE, limits=limits)
+    harness.drain()
+    assert ground_of(harness).kept.epochs() == {2, 3}
+    assert sorted(harness.storage.names("wal")) == ["2", "3"]
+    harness.limits = PublishLimits(deadline_s=2.0)
+    harness.drain()
+    assert harness.problems() == []
+
+
+@pytest.mark.parametrize("point", range(0, 140, 2))
+def test_a_crash_at_any_point_while_segments_are_kept(point: int) -> None:
+    limits = PublishLimits(deadline_s=2.0, reap_every=1, keep_published=Retention(epochs=1))
+    harness = Harness(fake(FakeTransactionalSink), source=Source(ends=(4, 8), keys=3), limits=limits)
+    harness.life(CrashAt(point))
+    harness.drain()
+    assert ground_of(harness).kept.epochs() == {1}
+    assert sorted(harness.storage.names("wal")) == ["1"]
+    harness.limits = PublishLimits(deadline_s=2.0)
+    harness.drain()
+    assert harness.problems() == []
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+MARKER = Marker(0, Fingerprint("x"), AT, {})
+
+
+def test_retention_by_time_and_by_number() -> None:
+    by_time, by_number = Retention(epochs=None, seconds=60), Retention(epochs=3)
+    assert not by_time.is_over(MARKER, newer=1000, now=AT + timedelta(seconds=60))
+    assert by_time.is_over(MARKER, newer=0, now=AT + timedelta(seconds=61))
+    assert not by_number.is_over(MARKER, newer=2, now=AT + timedelta(days=9))
+    assert by_number.is_over(MARKER, newer=3, now=AT)
+    assert not Retention().keeps_any
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (0, Retention()),
+        (7, Retention(epochs=7)),
+        ("24 hours", Retention(None, 86400.0)),
+        ("1 day", Retention(None, 86400.0)),
+    ],
+)
+def test_keep_published_is_a_number_of_epochs_or_a_time(text: str | int, wanted: Retention) -> None:
+    assert retention_from(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["soon", "-1 hours", "hours", -1, True, "5"])
+def test_keep_published_that_is_neither_is_refused(text: str | int) -> None:
+    with pytest.raises(ConfigurationError, match="keep_published"):
+        retention_from(text)
+
+
+class Movable(FakeTransactionalSink):
+    """Its receipts stand where it is told."""
+
+    at = "schema a"
+
+    def receipts_at(self) -> str:
+        return self.at
+
+
+def test_s79_receipts_that_moved_while_an_epoch_is_unsettled_are_refused() -> None:
+    harness = Harness(fake(Movable), source=SOURCE)
+    harness.life(DiesAt("storage create settled/0"))
+    harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    ending = harness.life()
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, ReceiptsMoved)
+    assert "schema a" in ending.error.message
+    harness.outlets[0].sink.at = "schema a"  # type: ignore[union-attr]
+    harness.life(until=0)
+    harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.drain()
+    assert harness.problems() == []
+
+
+def test_s78_files_that_were_taken_away_by_their_readers_are_not_missed(workshop: Path) -> None:
+    harness = Harness(files(workshop), source=SOURCE)
+    harness.life(until=1)
+    for path in (workshop / "files").glob("part-*"):
+        path.unlink()
+    assert isinstance(harness.life(until=2), Finished)
+
+
+def test_s78_a_folder_that_was_restored_from_a_backup_is_noticed(workshop: Path) -> None:
+    harness = Harness(files(workshop), source=SOURCE)
+    harness.life(until=0)
+    shutil.copytree(workshop / "files", workshop / "backup")
+    harness.life(until=1)
+    shutil.rmtree(workshop / "files")
+    os.rename(workshop / "backup", workshop / "files")
+    assert "lacks epoch 1" in refusal(harness).message
+
+
+def test_a_job_that_never_promised_receipts_is_not_asked_for_them() -> None:
+    harness = Harness(fake(FakeTransactionalSink), source=SOURCE, guarantee=Guarantee.AT_LEAST_ONCE)
+    harness.life(until=1)
+    target_of(harness).restore(MemoryTarget())
+    assert isinstance(harness.life(until=2), Finished)
