@@ -8,6 +8,7 @@ import typer
 
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
+from onceward.errors import ConfigurationError
 from onceward.job import job_receipts
 from onceward.spark.rewind import rewind as rewind_logs
 from onceward.storage import local_path
@@ -20,11 +21,17 @@ def rewind(
         str | None,
         typer.Option(metavar="FILE[:JOB]", help="The job, so that receipts in its targets are looked at first."),
     ] = None,
+    went_back: Annotated[
+        bool,
+        typer.Option("--went-back", help="All targets of the job lost the epoch (TargetRolledBack). Needs --job."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Take Spark's logs back to just before an unpublished epoch. Refused if it is published already."""
+    if went_back and job is None:
+        raise ConfigurationError("--went-back needs the job", hint="give --job FILE, so that its targets can be asked")
     receipts = job_receipts(load_job(job), checkpoint) if job else ()
-    removed = rewind_logs(local_path(checkpoint), epoch, receipts=receipts)
+    removed = rewind_logs(local_path(checkpoint), epoch, receipts=receipts, went_back=went_back)
     if json:
         show_json({"epoch": epoch, "removed": removed})
         return

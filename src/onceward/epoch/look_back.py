@@ -126,7 +126,7 @@ def rolled_back_target(lost: Sequence[Missing], kept: frozenset[int]) -> TargetR
     else:
         way = (
             "rows are no longer staged (see `keep_published`): restore a newer state of the target; or, if all of the "
-            f"job's targets went back, `onceward rewind CHECKPOINT {first} --job FILE` lets Spark compute them again"
+            f"job's targets went back, `onceward rewind CHECKPOINT {first} --job FILE --went-back` computes them again"
         )
     return TargetRolledBack(
         f"the target no longer has what was published: {told}. It was restored, or a lagging standby took its place",

@@ -1,23 +1,29 @@
 """Running an epoch again: take Spark's logs back to just before its decision.
 
 Removing `commits/N` alone is not enough once `offsets/N+1` exists: Spark would go on with N+1 and skip N. What is
-staged from N on is aborted by the takeover at the next start. Commits go first, then the barriers from the top: after a
-crash in between the epoch still counts as decided, so nothing is skipped and the command can be given again.
+staged from N on is aborted by the takeover at the next start. Settled markers go first, then commits, then the barriers
+from the top: after a crash in between the epoch still counts as decided, so nothing is skipped and the command can be
+given again. Each removal is durable before the next.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from onceward.contracts import Receipt
+from onceward.contracts import Log, Receipt
 from onceward.errors import CheckpointRefused, ConfigurationError
 from onceward.manifest import IdentityFile, SettledLog
+from onceward.manifest.settled import FOLDER as SETTLED
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 
 
-def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = ()) -> list[str]:
-    """Make Spark run `epoch` and all after it again; the log entries that were removed."""
+def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = (), went_back: bool = False) -> list[str]:
+    """Make Spark run `epoch` and all after it again; the log entries that were removed.
+
+    `receipts` are what the job's targets have. With `went_back` settled epochs run again too, as far as those targets
+    have nothing from `epoch` on.
+    """
     storage, logs = LocalStorage(checkpoint / "onceward"), SparkLogs(checkpoint)
     record = IdentityFile(storage).read()
     if record is None:
@@ -26,25 +32,25 @@ def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = ()) 
         raise ConfigurationError(
             f"Spark has no barrier of epoch {epoch}", hint=f"the newest epoch with one is {logs.planned()}"
         )
+    settled = SettledLog(storage)
     published = [r.epoch for r in receipts if r.generation == record.generation and r.epoch >= epoch]
-    reached = max([record.adopted, SettledLog(storage).watermark(), *published])
+    reached = max([record.adopted, -1 if went_back else settled.watermark(), *published])
     if reached >= epoch:
         raise CheckpointRefused(
             f"epoch {reached} is published already; running it again would deliver its rows twice",
             epoch=epoch,
             hint=f"only epochs above {reached} can be rewound",
         )
-    removed = [f"commits/{n}" for n in _numbers(checkpoint / "commits") if n >= epoch]
-    removed += [f"offsets/{n}" for n in _numbers(checkpoint / "offsets") if n > epoch]
-    for entry in removed:
-        log, _, number = entry.partition("/")
-        (checkpoint / entry).unlink(missing_ok=True)
-        (checkpoint / log / f".{number}.crc").unlink(missing_ok=True)
-    return removed
+    for marked in reversed(settled.epochs()):
+        if marked >= epoch:
+            settled.forget(marked)
+            storage.sync(SETTLED)
+    removed = [(Log.COMMITS, n) for n in _newest_first(logs, Log.COMMITS) if n >= epoch]
+    removed += [(Log.OFFSETS, n) for n in _newest_first(logs, Log.OFFSETS) if n > epoch]
+    for log, number in removed:
+        logs.drop(log, number, logs.entries(log)[number])
+    return [f"{log.value}/{number}" for log, number in removed]
 
 
-def _numbers(log: Path) -> list[int]:
-    """The entries of a log, the newest first."""
-    if not log.is_dir():
-        return []
-    return sorted((int(path.name) for path in log.iterdir() if path.name.isdigit()), reverse=True)
+def _newest_first(logs: SparkLogs, log: Log) -> list[int]:
+    return sorted(logs.entries(log), reverse=True)

@@ -109,6 +109,24 @@ def test_rewind_with_the_job_sees_receipts_that_the_checkpoint_does_not_know(
     assert "published already" in done.stderr
 
 
+def test_rewind_of_what_the_targets_have_lost_computes_it_again(
+    harness: Harness, tmp_path: Path, job_file: Path, visible: Callable[[], int]
+) -> None:
+    harness.life(until=0)
+    kept = {path.name for path in (tmp_path / "out").glob("*.jsonl")}
+    harness.drain()
+    checkpoint = tmp_path / "checkpoint"
+    arguments = ("rewind", checkpoint, 1, "--job", job_file, "--went-back")
+    assert "published already" in onceward(*arguments).stderr
+    for path in (tmp_path / "out").glob("*.jsonl"):
+        if path.name not in kept:
+            path.unlink()
+    assert "needs the job" in onceward("rewind", checkpoint, 1, "--went-back").stderr
+    assert onceward(*arguments, "--json").returncode == 0
+    harness.drain()
+    assert visible() == 12
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
