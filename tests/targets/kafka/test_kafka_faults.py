@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
 
-from onceward.errors import CheckpointRolledBack, DamagedFile, RowsRejected, TargetRefused
+from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, RowsRejected, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.settings import Settings
-from onceward.testing import Harness, Outlet, Source
+from onceward.testing import DiesAt, Failed, Harness, Outlet, Source
 from onceward.testing.servers import SOON_BACK, KafkaServer
 
 IDS = pa.schema([("id", pa.int64())])
@@ -257,3 +257,18 @@ def test_a_broker_that_is_killed_again_and_again_has_every_record_once(mortal: K
         killer.join()
     assert kills >= 2
     assert harness.problems() == []
+
+
+def test_s79_a_receipts_topic_that_was_made_anew_is_refused_while_an_epoch_is_unsettled(ground: Ground) -> None:
+    harness = Harness(
+        Outlet(ground.sink(check=True), ground.rows, ordered=False), source=Source(ends=(4, 8)), rows_in_a_batch=1000
+    )
+    harness.life(DiesAt("storage create settled/0"))
+    admin = ground.server.admin()
+    admin.delete_topics([ground.receipts_topic])[ground.receipts_topic].result(10)
+    until(lambda: ground.receipts_topic not in admin.list_topics(timeout=10).topics)
+    ground.server.create_topic(ground.receipts_topic, cleanup_policy="compact")
+    ending = harness.life()
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, ReceiptsMoved)
+    assert len(ground.rows()) == 4

@@ -43,9 +43,11 @@ def _coming_up() -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A topic as the brokers describe it. `may` names what we are allowed to do with it."""
+    """A topic as the brokers describe it. `id` changes when it is deleted and made anew; `may` names what is allowed
+    to us."""
 
     topic: Topic
+    id: str
     replicas: int
     config: Mapping[str, str]
     may: frozenset[str]
@@ -92,7 +94,7 @@ class Cluster:
             config = configs[name]
             topic = Topic.described(name, len(one.partitions), config, is_internal=bool(one.is_internal))
             may = frozenset(operation.name for operation in one.authorized_operations or ())
-            found[name] = Described(topic, len(one.partitions[0].replicas), config, may)
+            found[name] = Described(topic, str(one.topic_id), len(one.partitions[0].replicas), config, may)
         return found
 
     def _configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues,
 from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.kafka import preflight
+from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES
 from onceward.sinks.kafka.session import Session, SmallerBatches
@@ -151,6 +152,12 @@ class KafkaSink(TransactionalWriteAheadSink):
             self._end()
             with self._at(job) as session:
                 return list(session.ledger.receipts())
+
+    def receipts_at(self) -> str:
+        """The topic and its id: one that was deleted and made anew holds none of the receipts that it had."""
+        with attributed(sink=self.name), closing(Cluster(self.settings)) as cluster:
+            described = cluster.describe([self.receipts_topic]).get(self.receipts_topic)
+        return f"topic {self.receipts_topic}" + (f" ({described.id})" if described is not None else "")
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""

@@ -175,6 +175,10 @@ class RedisSink(TransactionalWriteAheadSink):
                 for entry in ledger.entries(way.client(key), key)
             ]
 
+    def receipts_at(self) -> str:
+        """See `Sink.receipts_at`."""
+        return f"keys {self.receipts_prefix}:receipts:"
+
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark, then drop the receipts below it: from the first step on they are not needed.
 
