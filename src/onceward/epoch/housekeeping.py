@@ -64,10 +64,9 @@ class Housekeeping:
         if ground.clock.monotonic() - self._looked_back_s < self._limits.look_back_every_s:
             return
         self._looked_back_s = ground.clock.monotonic()
-        keep = self._limits.keep_receipts
-        markers = newest_markers(ground, keep)
+        markers = newest_markers(ground)
         receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
-        if lost := missing(ground, markers, receipts, keep_receipts=keep):
+        if lost := missing(ground, markers, receipts, keep_receipts=self._limits.keep_receipts):
             raise rolled_back_target(lost, ground.kept.epochs())
 
     def _forget_kept(self) -> None:

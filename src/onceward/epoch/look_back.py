@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from onceward.contracts import Guarantee, Receipt
+from onceward.contracts import AnySink, Guarantee, Receipt
 from onceward.epoch.ground import Ground
 from onceward.epoch.reap import Orphan
 from onceward.errors import TargetRolledBack
@@ -51,11 +51,9 @@ def named_by_marker(ground: Ground, one: Orphan) -> Manifest | None:
     return manifest if str(one.name) in names else None
 
 
-def newest_markers(ground: Ground, keep_receipts: int) -> list[Marker]:
-    """Of the settled epochs whose receipts are not pruned yet; those that cannot be read are passed over."""
-    epochs = ground.settled.epochs()
-    recent = [epoch for epoch in epochs if epoch >= epochs[-1] - keep_receipts]
-    return [marker for epoch in recent if (marker := ground.settled.legible(epoch)) is not None]
+def newest_markers(ground: Ground) -> list[Marker]:
+    """All that are kept, in order; those that cannot be read are passed over."""
+    return [marker for epoch in ground.settled.epochs() if (marker := ground.settled.legible(epoch)) is not None]
 
 
 def missing(
@@ -71,34 +69,60 @@ def missing(
     The markers must have been read before the receipts: another driver may settle epochs in between. Only epochs of
     this generation count, because a copy of the checkpoint may have a target of its own.
     """
-    has = {(r.sink, r.epoch, r.slot, r.fingerprint) for r in receipts if r.generation == ground.job.generation}
     prepared = {str(one.name) for one in held}
-    found = []
+    found: list[Missing] = []
     for sink in ground.sinks:
-        if not sink.keeps_receipts:
-            continue
-        published = [manifest for marker in markers if (manifest := _published(ground, marker, sink.name)) is not None]
-        if sink.receipts_are_output:
-            published = _newest_of_some(published, {epoch for name, epoch, _, _ in has if name == sink.name})
-        for manifest in published:
-            slots = [
-                slot
-                for slot in manifest.sinks[sink.name].slots
-                if (sink.name, manifest.epoch, slot.slot, manifest.fingerprint) not in has
-                and str(slot.handle["transaction"]) not in prepared
-            ]
-            if slots:
-                in_log = all(is_segment(slot.handle) for slot in slots)
-                found.append(Missing(sink.name, manifest.epoch, tuple(slot.slot for slot in slots), in_log))
+        if sink.keeps_receipts:
+            mine = [r for r in receipts if r.generation == ground.job.generation and r.sink == sink.name]
+            expected = [manifest for marker in markers if (manifest := _published(ground, marker, sink.name))]
+            found += _missing_of(ground, sink, expected, mine, prepared, keep_receipts)
     # Another driver may have gone on and had receipts pruned since the markers were read.
     oldest = ground.settled.watermark() - keep_receipts
-    return [one for one in found if one.epoch >= oldest]
+    return found if any(one.epoch >= oldest for one in found) else []
 
 
-def _newest_of_some(published: list[Manifest], seen: set[int]) -> list[Manifest]:
-    """Output may be removed by those who use it: only a newest epoch that is missing while older ones are there tells
-    that the target went back."""
-    return published[-1:] if published and any(epoch < published[-1].epoch for epoch in seen) else []
+def _missing_of(
+    ground: Ground,
+    sink: AnySink,
+    expected: list[Manifest],
+    receipts: list[Receipt],
+    prepared: set[str],
+    keep_receipts: int,
+) -> list[Missing]:
+    """Of one sink. Receipts older than `keep_receipts` may be pruned; they are asked for only if the oldest one that
+    must be there is not: then the target lacks everything after its newest receipt."""
+    has = {(r.epoch, r.slot, r.fingerprint) for r in receipts}
+    newest = max((r.epoch for r in receipts), default=ground.adopted)
+    recent = [m for m in expected if m.epoch >= ground.settled.watermark() - keep_receipts]
+    if sink.receipts_are_output:
+        # Output may be removed by those who use it: only a newest epoch that is missing while older ones are there
+        # tells that the target went back.
+        recent = recent[-1:] if recent and any(r.epoch < recent[-1].epoch for r in receipts) else []
+
+    def lacking(manifest: Manifest) -> Missing | None:
+        slots = [
+            slot
+            for slot in manifest.sinks[sink.name].slots
+            if (manifest.epoch, slot.slot, manifest.fingerprint) not in has
+            and str(slot.handle["transaction"]) not in prepared
+        ]
+        in_log = all(is_segment(slot.handle) for slot in slots)
+        return Missing(sink.name, manifest.epoch, tuple(slot.slot for slot in slots), in_log) if slots else None
+
+    lost = [one for manifest in recent if (one := lacking(manifest)) is not None]
+    if not lost or lost[0].epoch != recent[0].epoch or sink.receipts_are_output:
+        return lost
+    pruned = [m for m in expected if newest < m.epoch < recent[0].epoch]
+    return [*_unmarked(ground, sink.name, newest), *(one for m in pruned if (one := lacking(m)) is not None), *lost]
+
+
+def _unmarked(ground: Ground, sink: SinkName, newest: int) -> list[Missing]:
+    """Epochs after the target's newest receipt that no marker tells of any more. Of these only the kept ones are known;
+    one that was not kept, after others that were, had no rows in the log."""
+    kept = ground.kept.epochs()
+    first_kept = min(kept, default=ground.watermark() + 1)
+    epochs = range(newest + 1, min(ground.settled.epochs(), default=0))
+    return [Missing(sink, epoch, (), epoch in kept) for epoch in epochs if epoch in kept or epoch < first_kept]
 
 
 def _published(ground: Ground, marker: Marker, sink: SinkName) -> Manifest | None:

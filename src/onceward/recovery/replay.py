@@ -31,7 +31,7 @@ def plan_replay(ground: Ground, limits: PublishLimits | None = None) -> list[Rep
     `TargetRolledBack` when an epoch is missing that was not kept: publishing the later ones would leave a gap.
     """
     keep = (limits or PublishLimits()).keep_receipts
-    markers = newest_markers(ground, keep)
+    markers = newest_markers(ground)
     receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
     kept = ground.kept.epochs()
     lost = missing(ground, markers, receipts, keep_receipts=keep)

@@ -75,7 +75,7 @@ def open_checkpoint(
     with _told_plainly():
         ground = replace(ground, receipts_at=receipts_places(ground))
         refuse_moved_receipts(ground)
-        markers = newest_markers(ground, keep)
+        markers = newest_markers(ground)
         survey = take_survey(ground, known_generations=known)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
@@ -116,7 +116,7 @@ def inspect_checkpoint(
         with _told_plainly():
             refuse_moved_receipts(replace(ground, receipts_at=receipts_places(ground)))
             keep = PublishLimits().keep_receipts
-            markers = newest_markers(ground, keep)
+            markers = newest_markers(ground)
             survey = take_survey(ground, known_generations=frozenset(record.known))
         came_back(ground, markers, survey.receipts, keep_receipts=keep)
     except (ReceiptsMoved, TargetRolledBack) as error:
