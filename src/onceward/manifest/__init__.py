@@ -2,7 +2,7 @@
 
 from onceward.manifest.diverted import Diversion, Diversions
 from onceward.manifest.identity_file import IdentityFile, IdentityRecord
-from onceward.manifest.kept import KeptLog, Retention
+from onceward.manifest.kept import KeptLog, Retention, forget_settled
 from onceward.manifest.model import Manifest, SinkEntry, SlotEntry
 from onceward.manifest.register import EpochFiles, Fate, Register
 from onceward.manifest.sealed import seal, unseal
@@ -24,6 +24,7 @@ __all__ = [
     "SinkEntry",
     "SinkTotal",
     "SlotEntry",
+    "forget_settled",
     "seal",
     "unseal",
 ]

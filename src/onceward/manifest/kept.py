@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from onceward.contracts import Storage
+from onceward.manifest.settled import FOLDER as SETTLED
 from onceward.manifest.settled import Marker, SettledLog
 
 FOLDER: Final = "published"
@@ -53,3 +54,15 @@ class KeptLog:
     def forget(self, epoch: int) -> None:
         """Its segments may go now; whoever finds them without this removes them."""
         self._log.forget(epoch)
+
+
+def forget_settled(storage: Storage, first: int) -> None:
+    """Drop all that says that epochs from `first` on were published, durably: they have not happened, or will again.
+
+    The copies of markers go first: as long as the marker stands, the command that asked for it can be given again.
+    """
+    for log, folder in ((SettledLog(storage, folder=FOLDER), FOLDER), (SettledLog(storage), SETTLED)):
+        for epoch in reversed(log.epochs()):
+            if epoch >= first:
+                log.forget(epoch)
+                storage.sync(folder)

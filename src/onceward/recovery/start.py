@@ -22,7 +22,7 @@ from onceward.errors import (
     TargetUnavailable,
 )
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
-from onceward.manifest import Diversions, IdentityFile, IdentityRecord
+from onceward.manifest import Diversions, IdentityFile, IdentityRecord, forget_settled
 from onceward.recovery.execute import recover
 from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, RepairLog, make_plan, rolled_back
 from onceward.recovery.repair import repair, repairs_needed
@@ -228,7 +228,4 @@ def _forget_from(ground: Ground, first: int) -> None:
     for epoch in ground.register.epochs():
         if epoch >= first:
             ground.register.forget(epoch)
-    for epoch in ground.settled.epochs():
-        if epoch >= first:
-            ground.settled.forget(epoch)
-    ground.storage.sync("settled")
+    forget_settled(ground.storage, first)

@@ -9,6 +9,7 @@ from onceward.epoch import Ground, Orphan, missing, pending_transactions, rolled
 from onceward.errors import ReceiptsMoved
 from onceward.identity import SinkName
 from onceward.manifest import Marker
+from onceward.wal import WAL
 
 
 def receipts_places(ground: Ground) -> Mapping[SinkName, str]:
@@ -43,7 +44,7 @@ def came_back(
     """
     if not missing(ground, markers, receipts, keep_receipts=keep_receipts):
         return []
-    held = list(pending_transactions(ground))
+    held = [one for one in pending_transactions(ground) if one.sink != WAL]
     if lost := missing(ground, markers, receipts, held, keep_receipts=keep_receipts):
         raise rolled_back_target(lost, ground.kept.epochs())
     return held

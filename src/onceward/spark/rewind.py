@@ -12,8 +12,7 @@ from pathlib import Path
 
 from onceward.contracts import Log, Receipt
 from onceward.errors import CheckpointRefused, ConfigurationError
-from onceward.manifest import IdentityFile, SettledLog
-from onceward.manifest.settled import FOLDER as SETTLED
+from onceward.manifest import IdentityFile, SettledLog, forget_settled
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 
@@ -32,19 +31,15 @@ def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = (), 
         raise ConfigurationError(
             f"Spark has no barrier of epoch {epoch}", hint=f"the newest epoch with one is {logs.planned()}"
         )
-    settled = SettledLog(storage)
     published = [r.epoch for r in receipts if r.generation == record.generation and r.epoch >= epoch]
-    reached = max([record.adopted, -1 if went_back else settled.watermark(), *published])
+    reached = max([record.adopted, -1 if went_back else SettledLog(storage).watermark(), *published])
     if reached >= epoch:
         raise CheckpointRefused(
             f"epoch {reached} is published already; running it again would deliver its rows twice",
             epoch=epoch,
             hint=f"only epochs above {reached} can be rewound",
         )
-    for marked in reversed(settled.epochs()):
-        if marked >= epoch:
-            settled.forget(marked)
-            storage.sync(SETTLED)
+    forget_settled(storage, epoch)
     removed = [(Log.COMMITS, n) for n in _newest_first(logs, Log.COMMITS) if n >= epoch]
     removed += [(Log.OFFSETS, n) for n in _newest_first(logs, Log.OFFSETS) if n > epoch]
     for log, number in removed:

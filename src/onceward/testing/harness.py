@@ -21,7 +21,7 @@ from onceward.contracts import AnySink, Clock, Guarantee, Hooks, Storage, TwoPha
 from onceward.epoch import Coordinator, EpochOrder, Ground, Publisher, PublishLimits, SlotAck, stage_slot
 from onceward.errors import OncewardError
 from onceward.identity import JobName
-from onceward.manifest import IdentityFile
+from onceward.manifest import IdentityFile, KeptLog
 from onceward.recovery import Accept, Plan, open_checkpoint
 from onceward.testing.audit import Audit, audit
 from onceward.testing.engine import Batch, ConcurrentUpdate, Engine, EngineLogs, MemoryLogs, Source
@@ -195,7 +195,10 @@ class Harness:
             if isinstance(sink, TwoPhaseCommitSink)
             for handle in sink.pending(record.identity)
         ]
-        found += [f"segment {h['segment']} is still there" for h in Shelf(self.storage).pending(record.identity)]
+        kept = KeptLog(self.storage).epochs()
+        found += [
+            f"segment {h['segment']} is still there" for h in Shelf(self.storage).pending(record.identity, besides=kept)
+        ]
         return found + [f"manifests/{name} is still there" for name in self.storage.names("manifests")]
 
     def _versions_apart(self) -> list[str]:

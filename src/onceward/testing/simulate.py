@@ -10,9 +10,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from onceward.contracts import AnySink
+from onceward.contracts import AnySink, WriteAheadSink
 from onceward.epoch import Publisher, PublishLimits
-from onceward.errors import CheckpointRolledBack, EpochLost, Fenced, PublishFailed, StorageFailed, TargetUnavailable
+from onceward.errors import (
+    CheckpointRolledBack,
+    EpochLost,
+    Fenced,
+    OutputLost,
+    PublishFailed,
+    StorageFailed,
+    TargetRolledBack,
+    TargetUnavailable,
+)
+from onceward.manifest import Retention, forget_settled
+from onceward.manifest.settled import KEPT
+from onceward.recovery import look_at, replay
 from onceward.testing.engine import ConcurrentUpdate, Source
 from onceward.testing.fakes import (
     FakeSlotwiseSink,
@@ -61,6 +73,7 @@ class Story:
     two_drivers: bool = False
     excused: bool = False
     refused: bool = False
+    went_back: bool = False
     faults: int = 0
     endings: list[Ending] = field(default_factory=list)
 
@@ -77,6 +90,8 @@ class Simulation:
         self.clock = ManualClock()
         rng = self.rng
         self.tables: list[WatchedRows] = []
+        self.targets: list[MemoryTarget] = []
+        self.went_back = False
         ends = [0]
         for _ in range(rng.randint(2, 3)):
             ends.append(ends[-1] + rng.choice((0, 2, 3, 4)))
@@ -90,15 +105,19 @@ class Simulation:
                 deadline_s=rng.choice((0.05, 1.0)),
                 keep_receipts=rng.choice((0, 1, 100)),
                 reap_every=rng.choice((1, 2, 20)),
+                keep_published=rng.choice((Retention(), Retention(), Retention(epochs=100))),
+                look_back_every_s=rng.choice((0.0, 60.0)),
             ),
             rows_in_a_batch=rng.choice((1, 1000)),
             keep_entries=rng.choice((None, None, 2)),
         )
+        self.backups = [target.backup() for target in self.targets]
 
     def _outlet(self, kind: Callable[..., AnySink]) -> Outlet:
         table = WatchedRows(self.logs)
         self.tables.append(table)
-        return Outlet(kind(MemoryTarget(rows=table)), lambda: table)
+        self.targets.append(MemoryTarget(rows=table))
+        return Outlet(kind(self.targets[-1]), lambda: table)
 
     def run(self) -> Story:
         """Faulty lives first, then one that is left alone, then the verdict."""
@@ -194,6 +213,10 @@ class Simulation:
             self._excuse(error)
         elif isinstance(error, CheckpointRolledBack) and self.logs.overwritten:
             self.story.refused = True
+        elif isinstance(error, TargetRolledBack) and self.went_back:
+            self._give_back()
+        elif isinstance(error, OutputLost) and self.went_back and error.epoch is not None:
+            self._compute_again(error.epoch)
         else:
             self._fail(f"a driver stopped with {error!r}")
 
@@ -215,6 +238,8 @@ class Simulation:
 
     def _between_lives(self) -> None:
         rng = self.rng
+        if rng.random() < 0.3:
+            self.backups = [target.backup() for target in self.targets]
         drawn = rng.random()
         # Not where a second driver wrote over the barrier: what was settled then really is another epoch than the one
         # the log has now, and the start is refused as it should be.
@@ -230,8 +255,48 @@ class Simulation:
         elif drawn < 0.4:
             self.harness.release_zombies()
         elif drawn < 0.5:
+            self._target_goes_back()
+        elif drawn < 0.6:
             self.clock.jump(rng.choice((-86400.0, 86400.0)))
         self._let_late_ones_arrive(chance=0.3)
+
+    def _target_goes_back(self) -> None:
+        """All are restored from the last backup, the first of which is empty. A plain sink has no receipts to tell by,
+        and neither have those whose receipts were pruned behind epochs without rows."""
+        is_plain = any(isinstance(sink, WriteAheadSink) for sink in self.harness.sinks)
+        if is_plain or self.harness.limits.keep_receipts < KEPT or self.logs.overwritten:
+            return
+        for target, backup in zip(self.targets, self.backups, strict=True):
+            target.restore(backup)
+        self.late.waiting.clear()
+        self.went_back = True
+        self.story.went_back = True
+        self.harness.trace.append("the targets are restored from a backup")
+
+    def _give_back(self) -> None:
+        """What the error says: replay what was kept, else have Spark compute it again."""
+        harness = self.harness
+        ground, _ = look_at(
+            sinks=harness.sinks,
+            storage=harness.storage,
+            decisions=harness.logs,
+            place=harness.place,
+            clock=harness.clock,
+        )
+        try:
+            replayed = replay(ground, harness.limits)
+            harness.trace.append(f"replayed {[one.epoch for one in replayed]}")
+        except TargetRolledBack as gone:
+            self._compute_again(gone.epoch if gone.epoch is not None else 0)
+
+    def _compute_again(self, epoch: int) -> None:
+        """As `onceward rewind --went-back` does it; impossible where Spark has purged the barrier."""
+        if not self.logs.rewind(epoch):
+            self.story.refused = True
+            return
+        forget_settled(self.harness.storage, epoch)
+        self.window.forget(epoch)
+        self.harness.trace.append(f"rewind to {epoch}, which the targets have lost")
 
     def _lose_power(self) -> None:
         """Everything that was not synced is torn or gone, each as it is drawn, or all alike."""
