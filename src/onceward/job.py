@@ -32,7 +32,7 @@ from onceward.manifest import IdentityFile
 from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, look_at, open_checkpoint
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
-from onceward.spark.leftovers import remove_unfinished_first_barrier
+from onceward.spark.leftovers import remove_leftovers
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
@@ -215,8 +215,8 @@ def open_job_checkpoint(
         limits=limits,
         tell=tell,
     )
-    for removed in remove_unfinished_first_barrier(root):
-        log.info("removed offsets/%s: a driver died while Spark wrote its first barrier", removed)
+    for removed in remove_leftovers(root):
+        log.info("removed %s: a driver died, or lost its power, while Spark began", removed)
     return opened
 
 

@@ -10,13 +10,13 @@ from typing import NoReturn
 
 import pytest
 from casts import SMALL, files, sqlite
-from ext4 import MountRefused, PowerLosses, make_image, mounted
 from inside import inside, stand_between
 
 from onceward.recovery import start
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 from onceward.testing import DirectoryLogs, Finished, Harness
+from onceward.testing.ext4 import MountRefused, PowerLosses, make_image, mounted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

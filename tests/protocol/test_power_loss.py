@@ -10,7 +10,7 @@ import pytest
 from casts import SMALL, fake
 
 from onceward.contracts import Log
-from onceward.recovery.repair import Drop, Known, PutBack, Repair, plan_repairs
+from onceward.recovery.repair import Drop, DropList, Known, PutBack, Repair, plan_repairs
 from onceward.testing import (
     CrashAt,
     DiesAt,
@@ -147,6 +147,16 @@ PLANS: dict[str, tuple[dict[int, str | None], dict[int, str | None], dict[int, K
     ),
     "rolled back together": ({0: "a"}, {0: W}, {0: Known("a", W), 1: Known("b", W)}, []),
 }
+
+
+def test_s74_a_torn_list_of_a_source_takes_the_barrier_with_it_that_was_never_staged() -> None:
+    lists = ["sources/0/1"]
+    offsets: dict[int, str | None] = {0: "a", 1: "b"}
+    staged = {0: Known("a", W), 1: Known("b")}
+    assert plan_repairs(offsets, {0: W}, {0: Known("a", W)}, lists) == [Drop(O, 1, "b"), DropList("sources/0/1", 1)]
+    assert plan_repairs({0: "a", 1: None}, {0: W}, {}, lists) == [Drop(O, 1), DropList("sources/0/1", 1)]
+    assert plan_repairs({0: "a"}, {0: W}, {}, lists) == [DropList("sources/0/1", 0)]
+    assert plan_repairs(offsets, {0: W}, staged, lists) == []
 
 
 @pytest.mark.parametrize("name", PLANS)

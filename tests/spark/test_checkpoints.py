@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from onceward.errors import CheckpointCopied, CheckpointRefused, CheckpointReplaced, CheckpointRolledBack
-from onceward.spark.leftovers import remove_unfinished_first_barrier
+from onceward.spark.leftovers import remove_leftovers
 
 from .ground import ROWS, Ground, expect_exactly_once
 
@@ -70,9 +70,9 @@ def test_spark_alone_refuses_to_start_then(ground: Ground, spark: SparkSession) 
 def test_unfinished_barriers_of_a_job_that_has_others_are_left_to_spark(ground: Ground) -> None:
     die_while_spark_writes_its_first_barrier(ground)
     (ground.checkpoint / "offsets" / "0").write_text("v1\n{}\n-")
-    assert remove_unfinished_first_barrier(ground.checkpoint) == []
+    assert remove_leftovers(ground.checkpoint) == []
     (ground.checkpoint / "offsets" / "0").unlink()
-    assert len(remove_unfinished_first_barrier(ground.checkpoint)) == 2
+    assert len(remove_leftovers(ground.checkpoint)) == 2
 
 
 def copies(ground: Ground) -> dict[int, int]:

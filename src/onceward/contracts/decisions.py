@@ -75,3 +75,11 @@ class DecisionLog(Protocol):
     def drop(self, log: Log, epoch: int, seen: str | None) -> None:
         """Remove an entry, durably, if it still is what was seen: None for a torn one."""
         ...
+
+    def torn_lists(self) -> list[str]:
+        """Lists that the engine's sources keep beside the logs (which files an epoch reads), and that are torn."""
+        ...
+
+    def drop_list(self, path: str) -> None:
+        """Remove such a list, durably: its source makes it anew."""
+        ...

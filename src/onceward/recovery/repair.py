@@ -13,7 +13,7 @@ durable once and is damage of another kind: nothing is guessed, and reading it e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onceward.contracts import Log
@@ -38,7 +38,15 @@ class Drop:
     text: str | None = None
 
 
-Repair = PutBack | Drop
+@dataclass(frozen=True, slots=True)
+class DropList:
+    """A source's list of what an epoch reads is torn. The epoch was never staged, so that it may be planned anew."""
+
+    path: str
+    epoch: int
+
+
+Repair = PutBack | Drop | DropList
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +60,24 @@ class Known:
 Entries = Mapping[int, str | None]
 
 
-def plan_repairs(offsets: Entries, commits: Entries, known: Mapping[int, Known]) -> list[Repair]:
+def plan_repairs(
+    offsets: Entries, commits: Entries, known: Mapping[int, Known], torn_lists: Sequence[str] = ()
+) -> list[Repair]:
     """What puts the logs right; nothing where they are whole. None among the entries is a torn one.
 
-    Barriers first: a crash in between leaves a torn decision, by which the rest is found again.
+    Barriers first: a crash in between leaves a torn decision or list, by which the rest is found again.
     """
     of_commits = [*_commits(commits, known)]
     gone = {one.epoch for one in of_commits if isinstance(one, Drop)}
     decided = max((epoch for epoch in commits if epoch not in gone), default=-1)
-    return [*_unfounded(offsets, gone, decided, known), *_offsets(offsets, decided, known), *of_commits]
+    barriers: list[Repair] = [*_unfounded(offsets, gone, decided, known), *_offsets(offsets, decided, known)]
+    newest = max(offsets, default=-1)
+    if not torn_lists or newest in known:
+        return [*barriers, *of_commits]
+    dropped = {one.epoch for one in barriers if isinstance(one, Drop)}
+    if newest > decided and newest not in dropped:
+        barriers.append(Drop(Log.OFFSETS, newest, offsets[newest]))
+    return [*barriers, *(DropList(path, newest) for path in torn_lists), *of_commits]
 
 
 def _commits(commits: Entries, known: Mapping[int, Known]) -> Iterator[Repair]:
@@ -96,6 +113,8 @@ def _unfounded(offsets: Entries, gone: set[int], decided: int, known: Mapping[in
 def describe_repair(one: Repair) -> str:
     """One line for people."""
     match one:
+        case DropList(path, _):
+            return f"{path}, a source's list, is torn, as by a power loss, and nothing was built on it: removed"
         case PutBack(log, epoch, _):
             return f"{log.value}/{epoch} is lost or torn, as by a power loss: put back as Spark wrote it"
         case Drop(log, epoch, None):
@@ -108,8 +127,9 @@ def repairs_needed(ground: Ground) -> list[Repair]:
     """Look at the logs, and at what is known of their newest epochs. Writes nothing."""
     # Commits first: a driver that goes on meanwhile can only make the barriers look newer than the decisions.
     commits, offsets = ground.decisions.entries(Log.COMMITS), ground.decisions.entries(Log.OFFSETS)
+    torn_lists = ground.decisions.torn_lists()
     is_whole = None not in (*offsets.values(), *commits.values()) and max(commits, default=-1) in (-1, *offsets)
-    return [] if is_whole else plan_repairs(offsets, commits, _known(ground))
+    return [] if is_whole and not torn_lists else plan_repairs(offsets, commits, _known(ground), torn_lists)
 
 
 def _known(ground: Ground) -> dict[int, Known]:
@@ -133,3 +153,5 @@ def repair(ground: Ground, repairs: list[Repair]) -> None:
                 ground.decisions.put_back(log, epoch, text)
             case Drop(log, epoch, seen):
                 ground.decisions.drop(log, epoch, seen)
+            case DropList(path, _):
+                ground.decisions.drop_list(path)

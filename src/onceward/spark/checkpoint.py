@@ -133,6 +133,18 @@ class SparkLogs:
             _checksum_of(path).unlink(missing_ok=True)
             sync_folder(path.parent)
 
+    def torn_lists(self) -> list[str]:
+        """See `DecisionLog.torn_lists`. Only the newest of a source can be un-synced."""
+        newest = [path for source in _folders(self.root / "sources") if (path := _newest(source)) is not None]
+        return [path.relative_to(self.root).as_posix() for path in newest if _is_torn(path.read_bytes())]
+
+    def drop_list(self, path: str) -> None:
+        """See `DecisionLog.drop_list`."""
+        with self._told_plainly():
+            (self.root / path).unlink(missing_ok=True)
+            _checksum_of(self.root / path).unlink(missing_ok=True)
+            sync_folder((self.root / path).parent)
+
     def _numbers(self, log: str) -> list[int]:
         try:
             return [int(path.name) for path in (self.root / log).iterdir() if path.name.isdigit()]
@@ -190,6 +202,11 @@ def _newest(folder: Path) -> Path | None:
     """The newest numbered file; a source compacts its list now and then, under the number it would have had."""
     numbered = [path for path in folder.iterdir() if path.name.partition(".")[0].isdigit()]
     return max(numbered, key=lambda path: int(path.name.partition(".")[0]), default=None)
+
+
+def _is_torn(data: bytes) -> bool:
+    """Empty, or with blocks that were never written. A source whose list has another form is left alone."""
+    return not data or b"\0" in data
 
 
 def _checksum_of(path: Path) -> Path:

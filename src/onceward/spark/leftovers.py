@@ -1,12 +1,15 @@
-"""What a driver leaves that dies while Spark writes its very first barrier.
+"""What a driver leaves that dies, or loses its power, while Spark begins: with it Spark itself would not start again.
 
-Spark 4.1 and newer refuse to begin a query whose `offsets/` is not empty, and count their own unfinished file: the job
-could never start again. With no barrier at all nothing was planned, so nothing can be lost by removing it.
+Spark 4.1 and newer refuse to begin a query whose `offsets/` is not empty, and count their own unfinished file. A file
+`metadata` that is torn ends every start; so do torn files of a state that no epoch has used. With no barrier at all
+nothing was planned, so nothing can be lost by removing them.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 from onceward.spark.checkpoint import SparkLogs
@@ -14,12 +17,33 @@ from onceward.spark.checkpoint import SparkLogs
 _UNFINISHED = re.compile(r"\.?\.0\.[0-9a-f-]{36}\.tmp(\.crc)?")
 
 
-def remove_unfinished_first_barrier(checkpoint: Path) -> list[str]:
-    """The names of the files that were removed; usually none."""
-    offsets = checkpoint / "offsets"
-    if not offsets.is_dir() or SparkLogs(checkpoint).planned() >= 0:
+def remove_leftovers(checkpoint: Path) -> list[str]:
+    """The names of what was removed; usually nothing."""
+    unusable = _torn_metadata(checkpoint)
+    if SparkLogs(checkpoint).planned() < 0:
+        offsets = checkpoint / "offsets"
+        unfinished = offsets.iterdir() if offsets.is_dir() else ()
+        unusable += [path for path in unfinished if _UNFINISHED.fullmatch(path.name)]
+        unusable += [path for path in (checkpoint / "state",) if _has_torn_file(path)]
+    for path in unusable:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return [path.relative_to(checkpoint).as_posix() for path in unusable]
+
+
+def _torn_metadata(checkpoint: Path) -> list[Path]:
+    """It holds nothing but the query's id, which onceward's identity has as well."""
+    path = checkpoint / "metadata"
+    try:
+        json.loads(path.read_text())
+    except FileNotFoundError:
         return []
-    unfinished = [path for path in offsets.iterdir() if _UNFINISHED.fullmatch(path.name)]
-    for path in unfinished:
-        path.unlink(missing_ok=True)
-    return [path.name for path in unfinished]
+    except ValueError:
+        return [path, checkpoint / ".metadata.crc"]
+    return []
+
+
+def _has_torn_file(folder: Path) -> bool:
+    return any(path.is_file() and path.stat().st_size == 0 for path in folder.rglob("*"))

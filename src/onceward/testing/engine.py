@@ -158,6 +158,14 @@ class DirectoryLogs:
         """See `DecisionLog.drop`."""
         self._reader.drop(log, epoch, seen)
 
+    def torn_lists(self) -> list[str]:
+        """See `DecisionLog.torn_lists`."""
+        return self._reader.torn_lists()
+
+    def drop_list(self, path: str) -> None:
+        """See `DecisionLog.drop_list`."""
+        self._reader.drop_list(path)
+
 
 @dataclass(slots=True)
 class MemoryLogs:
@@ -248,6 +256,13 @@ class MemoryLogs:
         """See `DecisionLog.drop`."""
         if self._of(log).get(epoch) == (seen or ""):
             del self._of(log)[epoch]
+
+    def torn_lists(self) -> list[str]:
+        """See `DecisionLog.torn_lists`. Its source keeps none."""
+        return []
+
+    def drop_list(self, path: str) -> None:
+        """See `DecisionLog.drop_list`."""
 
     def lose_power(self, loss: Loss) -> None:
         """Everything that was not synced is torn or gone, as is drawn for each entry."""

@@ -169,6 +169,14 @@ class FaultyLogs:
         """See `DecisionLog.drop`."""
         self.faults.perform(f"log drop {log.value} {epoch}", partial(self.inner.drop, log, epoch, seen))
 
+    def torn_lists(self) -> list[str]:
+        """See `DecisionLog.torn_lists`."""
+        return self.inner.torn_lists()
+
+    def drop_list(self, path: str) -> None:
+        """See `DecisionLog.drop_list`."""
+        self.faults.perform(f"log drop_list {path}", partial(self.inner.drop_list, path))
+
 
 def with_faults(sink: AnySink, faults: Faults) -> AnySink:
     """The same sink as the protocol sees it, with faults in between."""

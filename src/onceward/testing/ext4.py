@@ -1,4 +1,6 @@
-"""A real file system in a file: copied without unmounting, the copy is what a power loss leaves of it."""
+"""A real file system in a file: copied without unmounting, the copy is what a power loss leaves of it. Needs root."""
+
+from __future__ import annotations
 
 import os
 import shutil
@@ -8,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from onceward.testing import Faults
+from onceward.testing.faults import Faults
 
 T = TypeVar("T")
 SIZE = 24 << 20
@@ -18,12 +20,12 @@ class MountRefused(Exception):
     """This machine does not let this user mount an image."""
 
 
-def make_image(path: Path) -> None:
+def make_image(path: Path, size: int = SIZE) -> None:
     """An empty ext4."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
         raise MountRefused("an ext4 image needs root and mkfs.ext4")
     with path.open("wb") as file:
-        file.truncate(SIZE)
+        file.truncate(size)
     subprocess.run(["mkfs.ext4", "-q", "-F", str(path)], check=True)
 
 
