@@ -17,6 +17,7 @@ from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_retention
 from onceward.spark.staging import (
     consume,
+    may_be_computed_twice,
     stage_by_engine,
     stage_on_driver,
     stage_on_executors,
@@ -57,6 +58,7 @@ class Delivery:
         self._running = threading.Lock()
         self._stopping = False
         # The first epoch of a run is staged by the executors: nothing is known yet about its size.
+        self._small_rows = limits.small_epoch_rows
         self._last_rows = limits.small_epoch_rows + 1
         self._batch_size = BatchSize()
         self._newest = -1
@@ -82,6 +84,8 @@ class Delivery:
                 self._checked = True
             if self._newest < 0:
                 use_this_python(batch)
+                if not may_be_computed_twice(batch):
+                    self._small_rows = -1
             order = self._coordinator.begin(epoch)
             if order is None:
                 consume(batch)
@@ -113,8 +117,8 @@ class Delivery:
         try:
             with self._time_limit(batch, order.epoch):
                 acks = None
-                if self._last_rows <= self._limits.small_epoch_rows:
-                    acks = stage_on_driver(batch, order, self._limits.small_epoch_rows)
+                if self._last_rows <= self._small_rows:
+                    acks = stage_on_driver(batch, order, self._small_rows)
                 if acks is None:
                     acks = stage_by_engine(batch, order)
                 if acks is None:

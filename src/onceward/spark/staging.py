@@ -24,6 +24,7 @@ from onceward.spark.schema import arrow_schema
 _BATCH_ID = "streaming.sql.batchId"
 _ACKS = "slot int, ack string, row_bytes long"
 _LONGEST_STOP_MS = 60_000
+_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,15 @@ def stage_by_engine(batch: DataFrame, order: EpochOrder) -> list[SlotAck] | None
     rows = int(str(handle["rows"]))
     staged = SinkAck((sink.name,), {**handle, "transaction": str(context.transaction)})
     return [SlotAck(0, rows, (staged,) if rows else ())]
+
+
+def may_be_computed_twice(batch: DataFrame) -> bool:
+    """Whether state is of the last computation of an epoch, as what is staged is.
+
+    From version 2 of its checkpoints on, Spark keeps one state of each computation and goes on with that of the first,
+    partition by partition. The session is the stream's own, with the version that its offset log has.
+    """
+    return int(batch.sparkSession.conf.get(_STATE_FORMAT, "1") or 1) < 2
 
 
 def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list[SlotAck] | None:
