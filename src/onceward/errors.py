@@ -5,12 +5,14 @@
     OncewardError
     ├── ConfigurationError      an option is wrong; nothing has moved yet               exit 2
     │   ├── GuaranteeUnavailable    a sink cannot give what the job asks for
+    │   ├── NotShared               a folder is not the same one on driver and executors
     │   └── TargetRefused           table, path or columns do not fit the stream
     ├── DamagedFile             a stored file is torn, flipped or of an unknown version exit 1
     ├── CheckpointRefused       this checkpoint is not the one the target knows         exit 1
     │   ├── CheckpointReplaced      deleted and made again under the same job name
     │   ├── CheckpointCopied        a copy of a checkpoint that may still be running
     │   └── CheckpointRolledBack    older than what the target has already received
+    ├── StagedRowsMissing       staged, but not whole where it is to be published; aborted  exit 1
     ├── EpochLost               decided, but nobody can say what was staged             exit 1
     ├── RowsRejected            the target does not take a row of a decided epoch        exit 1
     ├── SourceDataLost          the source no longer has what is to be read next        exit 1
@@ -78,6 +80,10 @@ class GuaranteeUnavailable(ConfigurationError):
     """The job asks for a guarantee that one of its sinks cannot give."""
 
 
+class NotShared(ConfigurationError):
+    """A folder that driver and executors must share is another one on some host. No row has been staged."""
+
+
 class TargetRefused(ConfigurationError):
     """The target does not exist, may not be written, or its columns do not fit the stream."""
 
@@ -108,6 +114,13 @@ class CheckpointRolledBack(CheckpointRefused):
     """The target has epochs that this checkpoint has not reached yet, or has reached differently."""
 
     accept = "rollback"
+
+
+class StagedRowsMissing(OncewardError):
+    """Before the decision: the driver does not find all that was staged, or fewer rows than Spark counted.
+
+    What there is of it was aborted; nothing is decided and nothing is visible.
+    """
 
 
 class EpochLost(OncewardError):

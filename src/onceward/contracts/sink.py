@@ -56,6 +56,14 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
         """
         return ()
 
+    def shared_folders(self) -> Sequence[str]:
+        """Driver, at a run's first epoch: folders that driver and executors must see as one and the same.
+
+        On a cluster a small file is put into each, under a name that begins with a dot, looked for by the executors,
+        and removed. The folders must be there after `check`.
+        """
+        return ()
+
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """Driver, at every start: the receipts the target holds for this job's name and this sink.
 
@@ -111,6 +119,15 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
         `handle` is what `pre_commit` returned, with `transaction` added. An exception means "unknown": it is tried
         again.
         """
+
+    def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
+        """Driver, once an epoch, when all slots are pre-committed and before anything is decided: is it all there?
+
+        For each handle, in their order, None, or a sentence that says what of it the target, seen from here, does not
+        hold whole, and where that was looked for. The epoch then fails and is aborted. It changes nothing, and need not
+        read the rows again. An exception means "unknown" and fails the epoch too. As it stands it believes everything.
+        """
+        return [None] * len(handles)
 
     def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         """Driver: `commit` for all slots of an epoch, in their order; repeated as a whole if one did not succeed.

@@ -35,6 +35,10 @@ class Storage(Protocol):
         """An existing file to read; FileNotFoundError when there is none."""
         ...
 
+    def where(self, path: str) -> str:
+        """How a person would find it: for messages. Asks nobody."""
+        ...
+
     def delete(self, path: str) -> None:
         """Remove a file or a folder with all in it. That it is gone already is fine.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from onceward.epoch.publish import Publisher
 from onceward.epoch.reap import abort_transactions
 from onceward.epoch.stage import EpochOrder, SlotAck
 from onceward.epoch.takeover import highest_taken
+from onceward.epoch.verify import refuse_missing
 from onceward.errors import CheckpointRolledBack, EpochLost, Fenced
 from onceward.identity import Fingerprint, SinkName, TransactionName
 from onceward.manifest import Manifest, SinkEntry, SlotEntry
@@ -74,12 +76,13 @@ class Coordinator:
         return self._announce(order) if ground.guarantee is Guarantee.AT_MOST_ONCE else order
 
     def finish(self, order: EpochOrder, acks: Sequence[SlotAck], limits: PublishLimits | None = None) -> None:
-        """All slots are staged: let go what may go before the decision, then write the manifest.
+        """All slots are staged: look at it, let go what may go before the decision, then write the manifest.
 
         At least once, what needs no log goes to its target now; a plain write-ahead sink waits for the decision as
         always, since its committer spares it most repetitions. At most once, everything goes now, with one try.
         """
         limits = limits or PublishLimits()
+        self._verify(order, acks)
         match self._ground.guarantee:
             case Guarantee.EXACTLY_ONCE:
                 self.pre_commit(order, acks)
@@ -89,6 +92,19 @@ class Coordinator:
             case Guarantee.AT_MOST_ONCE:
                 self._deliver(order, acks, order.sinks, replace(limits, deadline_s=0.0))
                 self._ground.decisions.sync_barrier(order.epoch)
+
+    def _verify(self, order: EpochOrder, acks: Sequence[SlotAck]) -> None:
+        """Fail the epoch, and abort it, unless all that is staged is there, seen from where it will be published."""
+        try:
+            refuse_missing(self._ground, order, acks)
+        except Exception:
+            # What cannot be aborted now is aborted at the next start; the first failure is the one to report.
+            with contextlib.suppress(Exception):
+                self.abort(order)
+            # Who was overtaken finds nothing either: its transactions were aborted for it.
+            if self._ground.guarantee is not Guarantee.AT_MOST_ONCE:
+                self._refuse_if_fenced(order.epoch, order.takeover)
+            raise
 
     def _deliver(
         self, order: EpochOrder, acks: Sequence[SlotAck], sinks: Sequence[AnySink], limits: PublishLimits
@@ -177,11 +193,13 @@ class Coordinator:
 
         One exception: an epoch that we took over and that its former driver decided all the same. Only our manifest
         counts then, so that the epoch is lost unless we finish it.
+
+        The register is read first: it is cleared only when the epoch is settled, so what is gone from it is seen then.
         """
         ground = self._ground
-        decided, settled = ground.decisions.decided() >= epoch, ground.watermark() >= epoch
         files = ground.register.files(epoch)
         taken = ground.register.taken(epoch, files)
+        decided, settled = ground.decisions.decided() >= epoch, ground.watermark() >= epoch
         ours = takeover > 0 and taken == takeover
         if settled or (decided and not ours) or taken > takeover or takeover in files.manifests:
             raise _fenced(epoch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,24 +63,30 @@ class SinkAck:
 
 @dataclass(frozen=True, slots=True)
 class SlotAck:
-    """A task attempt's answer to the driver. Only the winning attempt's answer arrives."""
+    """A task attempt's answer to the driver. Only the winning attempt's answer arrives.
+
+    `host` is where it ran, for messages; empty when several did.
+    """
 
     slot: int
     rows: int
     staged: tuple[SinkAck, ...]
+    host: str = ""
 
     def to_json(self) -> str:
         """As it travels."""
-        return json.dumps([self.slot, self.rows, [[ack.sinks, ack.handle] for ack in self.staged]], allow_nan=False)
+        staged = [[ack.sinks, ack.handle] for ack in self.staged]
+        return json.dumps([self.slot, self.rows, staged, self.host], allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """As it arrives."""
-        slot, rows, staged = json.loads(text)
+        slot, rows, staged, host = json.loads(text)
         return cls(
             slot,
             rows,
             tuple(SinkAck(tuple(SinkName(name) for name in sinks), handle) for sinks, handle in staged),
+            host,
         )
 
 
@@ -143,7 +150,7 @@ def stage_slot(order: EpochOrder, *, slot: int, attempt: int, batches: Iterable[
             for writer in writers:
                 writer.write(batch)
             rows += batch.num_rows
-        return SlotAck(slot, rows, tuple(writer.finish() for writer in writers))
+        return SlotAck(slot, rows, tuple(writer.finish() for writer in writers), platform.node())
     except BaseException:
         for writer in writers:
             # The first failure is the one to report; what cannot be discarded now has a name and is found later.

@@ -13,6 +13,7 @@ from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck, 
 from onceward.errors import EpochTimedOut, OncewardError
 from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
+from onceward.spark.probe import probe_folders
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_retention
 from onceward.spark.staging import (
@@ -84,6 +85,7 @@ class Delivery:
                 self._checked = True
             if self._newest < 0:
                 use_this_python(batch)
+                probe_folders(batch.sparkSession.sparkContext, self._ground)
                 if not may_be_computed_twice(batch):
                     self._small_rows = -1
             order = self._coordinator.begin(epoch)

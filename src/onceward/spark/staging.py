@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from pyspark.sql import DataFrame
 
 from onceward.contracts import EngineWritten
 from onceward.epoch import EpochOrder, SinkAck, SlotAck, stage_slot
-from onceward.errors import Fenced
+from onceward.errors import Fenced, StagedRowsMissing
 from onceward.spark.batches import BatchSize, gathered
+from onceward.spark.counted import Observed, save_counted
 from onceward.spark.schema import arrow_schema
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -108,10 +110,24 @@ def stage_on_executors(batch: DataFrame, order: EpochOrder, size: BatchSize) -> 
     """Every partition by its own task; `collect` returns the rows of winning attempts only."""
     size.set_for(batch.sparkSession)
     task = StageTask(order, arrow_schema(batch.schema), gather=bool(size.is_ours))
-    answers = with_plain_names(batch).mapInArrow(task, _ACKS).collect()
+    observed = Observed(with_plain_names(batch))
+    answers = observed.frame.mapInArrow(task, _ACKS).collect()
     if row_bytes := max((answer.row_bytes for answer in answers), default=0):
         size.learn(row_bytes)
-    return [SlotAck.from_json(answer.ack) for answer in answers]
+    acks = [SlotAck.from_json(answer.ack) for answer in answers]
+    _compare(order, counted=observed.rows(), staged=sum(ack.rows for ack in acks))
+    return acks
+
+
+def _compare(order: EpochOrder, *, counted: int | None, staged: int, where: str = "") -> None:
+    if counted != staged:
+        said = "did not say how many rows it has computed" if counted is None else f"has counted {counted} rows"
+        raise StagedRowsMissing(
+            f"Spark {said}, and the driver on {platform.node()} finds {staged} of them staged{where}",
+            epoch=order.epoch,
+            hint="do driver and executors see one and the same folder there? Give a path on a file system that all of "
+            "them have mounted. The epoch was aborted: nothing is decided and nothing is visible",
+        )
 
 
 def with_plain_names(batch: DataFrame) -> DataFrame:
@@ -136,10 +152,12 @@ def stage_by_engine(batch: DataFrame, order: EpochOrder) -> list[SlotAck] | None
     # Otherwise Spark's timestamps would be of another type than those that pass through Arrow. The session is the
     # stream's own copy, so nobody else is affected.
     batch.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    writer = batch.write.format(target.format).options(**target.options)
-    (writer.partitionBy(*target.partition_by) if target.partition_by else writer).save(target.folder)
+    counted = save_counted(
+        batch, target.folder, format=target.format, options=dict(target.options), by=target.partition_by
+    )
     handle = sink.engine_pre_commit(context)
     rows = int(str(handle["rows"]))
+    _compare(order, counted=counted, staged=rows, where=f" in {target.folder.removeprefix('file://')}")
     staged = SinkAck((sink.name,), {**handle, "transaction": str(context.transaction)})
     return [SlotAck(0, rows, (staged,) if rows else ())]
 

@@ -153,6 +153,10 @@ class LocalStorage:
         with _told_plainly("read", self.root / path):
             return (self.root / path).open("rb")
 
+    def where(self, path: str) -> str:
+        """See `Storage.where`."""
+        return os.fspath(self.root / path)
+
     def delete(self, path: str) -> None:
         """See `Storage.delete`."""
         target = self.root / path

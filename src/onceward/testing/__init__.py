@@ -29,6 +29,7 @@ from onceward.testing.faults import (
     TargetError,
 )
 from onceward.testing.harness import Conduct, Crashed, Ending, Failed, Finished, Harness, Outlet
+from onceward.testing.hosts import SecondHost
 from onceward.testing.interleave import Interleaver
 from onceward.testing.sweep import Sweep
 
@@ -62,6 +63,7 @@ __all__ = [
     "PausedAt",
     "RandomFaults",
     "Rates",
+    "SecondHost",
     "Source",
     "Sweep",
     "TargetError",

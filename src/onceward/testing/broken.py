@@ -12,13 +12,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from onceward.contracts import Committed, Handle, Outcome, Receipt, SlotContext, SlotValues
+from onceward.contracts import (
+    Committed,
+    Handle,
+    Outcome,
+    Receipt,
+    SlotContext,
+    SlotValues,
+    TwoPhaseCommitSink,
+)
 from onceward.identity import JobIdentity, TransactionName
 from onceward.testing.fakes import FakeTransactionalSink, FakeTwoPhaseSink, MemoryTarget, Prepared
 
 
 class CommitsBeforeDecision(FakeTwoPhaseSink):
     """Rows are visible as soon as they are pre-committed."""
+
+    verify = TwoPhaseCommitSink.verify
 
     def pre_commit(self, transaction: tuple[SlotContext, Prepared]) -> Handle:
         """Publish at once."""
@@ -160,6 +170,8 @@ class ReceiptsOfNobody(FakeTransactionalSink):
 
 class MixesAttempts(FakeTwoPhaseSink):
     """Names its transactions without the attempt, so that a zombie's rows join those of the winner."""
+
+    verify = TwoPhaseCommitSink.verify
 
     def begin_transaction(self, context: SlotContext) -> tuple[SlotContext, Prepared]:
         """Join whatever is open for the slot."""

@@ -153,6 +153,10 @@ class MemoryStorage:
             raise FileNotFoundError(path)
         return io.BytesIO(self.files[path])
 
+    def where(self, path: str) -> str:
+        """See `Storage.where`."""
+        return path
+
     def delete(self, path: str) -> None:
         """See `Storage.delete`."""
         for name in [name for name in self.files if name == path or name.startswith(f"{path}/")]:
@@ -253,6 +257,14 @@ class FakeTwoPhaseSink(TwoPhaseCommitSink[Any]):
             fingerprint=context.fingerprint,
         )
         return {"transaction": str(context.transaction), "job": context.job.name, "rows": len(prepared.rows)}
+
+    def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
+        """See `TwoPhaseCommitSink`."""
+        found = [self.target.transactions.get(str(handle["transaction"])) for handle in handles]
+        return [
+            None if prepared and prepared.receipt and len(prepared.rows) == handle["rows"] else "it is not prepared"
+            for handle, prepared in zip(handles, found, strict=True)
+        ]
 
     def commit(self, handle: Handle) -> Outcome:
         """See `TwoPhaseCommitSink`."""

@@ -71,13 +71,14 @@ class Conduct:
     `lost_attempts` says how many attempts of a slot are staged whole and then thrown away before the one that counts;
     `leaves_zombie` whether another attempt lives on and writes when `Harness.zombies` is let loose; `publishes` whether
     the publisher runs after this decision (if not, a later one, or the end of the life, publishes both); `interrupts`
-    is called between the tasks of an epoch.
+    is called between the tasks of an epoch; `runs_on` gives a task its order as it is understood where the task runs.
     """
 
     lost_attempts: Callable[[int, int], int] = lambda epoch, slot: 0
     leaves_zombie: Callable[[int, int], bool] = lambda epoch, slot: False
     publishes: Callable[[int], bool] = lambda epoch: True
     interrupts: Callable[[Publisher], None] = lambda publisher: None
+    runs_on: Callable[[EpochOrder, int], EpochOrder] = lambda order, slot: order
     partitions: Callable[[int], int] = lambda epoch: 2
     hooks: Hooks = field(default_factory=Hooks)
     accepted: frozenset[Accept] = frozenset()
@@ -297,7 +298,8 @@ class _Driver:
 
     def _attempt(self, order: EpochOrder, batch: Batch, slot: int) -> SlotAck:
         self._attempts += 1
-        ack = stage_slot(order, slot=slot, attempt=self._attempts, batches=batch.slot(slot, self._attempts))
+        there = self.conduct.runs_on(order, slot)
+        ack = stage_slot(there, slot=slot, attempt=self._attempts, batches=batch.slot(slot, self._attempts))
         return SlotAck.from_json(ack.to_json())
 
     def _leave_zombie(self, order: EpochOrder, batch: Batch, slot: int) -> None:

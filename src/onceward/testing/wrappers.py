@@ -89,6 +89,10 @@ class FaultyStorage:
         """See `Storage.open`."""
         return self.faults.perform(f"storage open {path}", partial(self.inner.open, path), writes=False)
 
+    def where(self, path: str) -> str:
+        """See `Storage.where`."""
+        return self.inner.where(path)
+
     def delete(self, path: str) -> None:
         """See `Storage.delete`."""
         self.faults.perform(f"storage delete {path}", partial(self.inner.delete, path))
@@ -251,6 +255,10 @@ class FaultyTwoPhaseSink(_Reads, TwoPhaseCommitSink[Any]):
     def pre_commit(self, transaction: Any) -> Handle:
         """See `TwoPhaseCommitSink`."""
         return self.faults.perform(f"{self._label} pre_commit", lambda: self.inner.pre_commit(transaction))
+
+    def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
+        """See `TwoPhaseCommitSink`."""
+        return self.faults.perform(f"{self._label} verify", lambda: self.inner.verify(handles), writes=False)
 
     def commit(self, handle: Handle) -> Outcome:
         """See `TwoPhaseCommitSink`."""

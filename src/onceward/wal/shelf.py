@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -40,6 +41,20 @@ class Shelf:
                 name = TransactionName.parse(file.removesuffix(".arrow"))
                 if name is not None and name.belongs_to(job, WAL):
                     yield {"transaction": str(name), "segment": f"{FOLDER}/{epoch}/{file}"}
+
+    def missing(self, handle: Handle) -> str | None:
+        """What of a segment is not there, seen from here; None when it has its length.
+
+        It is opened, not only looked up: that is when a network file system asks its server. Its checksum is left to
+        the publisher, who reads it all anyway.
+        """
+        path, length = str(handle["segment"]), handle["bytes"]
+        try:
+            with self.storage.open(path) as file:
+                found = file.seek(0, os.SEEK_END)
+        except FileNotFoundError:
+            return f"{self.storage.where(path)} is not there"
+        return None if found == length else f"{self.storage.where(path)} has {found} of its {length} bytes"
 
     def remove(self, handle: Handle) -> None:
         """Remove one segment; that it is gone already is fine."""

@@ -45,7 +45,9 @@ def stage_engine_files(root: Path, context: SlotContext, extension: str) -> list
     name, and the takeover aborts them.
     """
     folder = engine_folder(root, context)
-    written = sorted(path for path in folder.rglob("part-*") if "_temporary" not in path.parts)
+    # A partition column may itself be called part-..., and the sink's own path may have a folder _temporary in it.
+    found = (path.relative_to(folder) for path in folder.rglob("part-*") if path.is_file())
+    written = sorted(folder / path for path in found if "_temporary" not in path.parts)
     counted = [(path, pq.read_metadata(path).num_rows) for path in written]
     kept = [(path, rows) for path, rows in counted if rows]
     transaction, fingerprint = str(context.transaction), str(context.fingerprint)

@@ -154,5 +154,5 @@ def published(root: Path, prefix: str) -> Iterator[str]:
                 name = entry.name
                 if name.startswith(prefix):
                     yield name
-                elif "=" in name and name[0] not in "._" and entry.is_dir(follow_symlinks=False):
+                elif "=" in name and name[0] != "." and entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)

@@ -27,6 +27,20 @@ def files_of(handle: Handle) -> list[tuple[str, str]]:
     return names
 
 
+def missing(hidden: Path, handle: Handle) -> str | None:
+    """What of a slot's staged files is not there, or not whole; None when all is."""
+    files_of(handle)
+    for file in handle["files"]:  # type: ignore[union-attr]
+        path, size = hidden / str(file["staged"]), file["bytes"]  # type: ignore[index, call-overload]
+        try:
+            found = path.stat().st_size
+        except FileNotFoundError:
+            return f"{path} is not there"
+        if found != size:
+            return f"{path} has {found} of its {size} bytes"
+    return None
+
+
 def publish(staged: Path, final: Path) -> Outcome | None:
     """Give one file its visible name, unless it has it; an outcome only when that is not possible."""
     try:

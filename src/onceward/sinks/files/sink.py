@@ -43,7 +43,7 @@ from onceward.sinks.files.layout import (
     published,
     transaction_of,
 )
-from onceward.sinks.files.publish import files_of, give_name, publish, remove
+from onceward.sinks.files.publish import files_of, give_name, missing, publish, remove
 from onceward.sinks.files.writer import SlotWriter, WriterSettings
 from onceward.storage import make_folders, sync_folder
 
@@ -129,6 +129,10 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
                 sink=self.name,
             ) from error
 
+    def shared_folders(self) -> Sequence[str]:
+        """The hidden folder: what executors write there, the driver publishes."""
+        return (os.fspath(self._hidden),)
+
     def _check_columns(self, schema: pa.Schema) -> None:
         missing = [column for column in self.partition_by if column not in schema.names]
         if missing:
@@ -138,9 +142,11 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
                 sink=self.name,
             )
         for column in self.partition_by:
-            if column.startswith("."):
+            if column.startswith((".", "_")):
                 raise TargetRefused(
-                    f"a folder named after column {column!r} would be hidden", hint="rename it", sink=self.name
+                    f"a folder named after column {column!r} would be hidden from readers of files",
+                    hint="rename it: Spark skips folders that begin with a dot, Arrow also those with an underscore",
+                    sink=self.name,
                 )
             if not is_plain(schema.field(column).type):
                 raise TargetRefused(
@@ -237,6 +243,10 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
         transaction.discard()
 
     # --- publish, on the driver -----------------------------------------------------------------
+
+    def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
+        """Every staged file has its size, seen from here."""
+        return [missing(self._hidden, handle) for handle in handles]
 
     def commit(self, handle: Handle) -> Outcome:
         """See `commit_all`."""

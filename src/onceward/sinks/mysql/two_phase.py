@@ -154,6 +154,13 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     # --- publish, on the driver -----------------------------------------------------------------
 
+    def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
+        """XA RECOVER, once."""
+        with self._settings.connect() as session:
+            prepared = set(xa.prepared(session))
+        names = [_name(handle) for handle in handles]
+        return [None if name in prepared else f"XA RECOVER of the target does not list {name}" for name in names]
+
     def commit(self, handle: Handle) -> Outcome:
         """See `commit_all`."""
         return self.commit_all([handle])[0]

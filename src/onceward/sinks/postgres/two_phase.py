@@ -121,6 +121,18 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     # --- driver ---------------------------------------------------------------------------------
 
+    def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
+        """One look at `pg_prepared_xacts`."""
+        names = [str(self._name_of(handle)) for handle in handles]
+        listed = ", ".join(literal(name) for name in names)
+        with borrowed(self.target.address) as session:
+            rows = session.run(
+                "SELECT gid::text FROM pg_prepared_xacts "
+                f"WHERE database = current_database() AND gid IN ({listed or 'NULL'})"
+            )
+        prepared = {gid for (gid,) in rows}
+        return [None if name in prepared else f"{name} is not prepared in {self.target.address}" for name in names]
+
     def commit(self, handle: Handle) -> Outcome:
         """See `TwoPhaseCommitSink.commit`."""
         return self.commit_all([handle])[0]

@@ -64,6 +64,21 @@ class TwoPhaseConformance(SinkConformance):
         assert self.ids() == []
         assert list(sink.receipts(self.job)) == []
 
+    def test_what_the_target_does_not_hold_is_named_before_the_decision(self) -> None:
+        """Scenario 73: in the order of the handles, from any process, and looking changes nothing."""
+        sink = self.make_sink()
+        if type(sink).verify is TwoPhaseCommitSink.verify:
+            return
+        handles = [self.stage(sink, self.context(sink, slot=slot)) for slot in (0, 1)]
+        assert list(self.make_sink().verify(handles)) == [None, None]
+        assert list(sink.verify([])) == []
+        sink.abort(handles[0])
+        gone, there = self.make_sink().verify(handles)
+        assert gone
+        assert there is None
+        assert sink.commit(handles[1]) == Committed()
+        assert self.ids() == [1, 3]
+
     def test_a_commit_shows_every_row_once(self) -> None:
         """And leaves nothing pending."""
         sink = self.make_sink()
