@@ -43,6 +43,12 @@ def without() -> Callable[[str], NoReturn]:
 
 
 @pytest.fixture(scope="session")
+def without() -> Callable[[str], NoReturn]:
+    """Say why the test cannot be done here."""
+    return do_without
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """Loses nothing that it has confirmed unless its machine dies, and saves the tests the waiting for the disk."""
     server = started(PostgresServer, fsync="off")

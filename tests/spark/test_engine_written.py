@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from onceward import Hooks, Job, OncewardError
+from onceward.contracts import Handle, SlotContext
+from onceward.errors import StagedRowsMissing, TargetRefused
 from onceward.sinks import FileSink
+from onceward.sinks.files.engine import engine_folder
+from onceward.spark import counted, staging
 
 COLUMNS = """
     id, id % 3 = 0 AS flag, cast(id AS int) AS small, cast(id AS float) AS f, id / 7.0D AS d, concat('é', id) AS text,
@@ -122,3 +129,102 @@ def test_an_empty_epoch_leaves_no_file(spark: SparkSession, tmp_path: Path) -> N
     empty.run(spark)
     assert list(out.glob("*.parquet")) == []
     assert list((out / ".onceward").iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["_temporary/out", ".hidden/_out"])
+def test_no_folder_on_the_way_to_the_sink_hides_what_spark_wrote(
+    spark: SparkSession, tmp_path: Path, place: str
+) -> None:
+    out = tmp_path / place
+    job(tmp_path, 40, FileSink(out)).run(spark)
+    assert writers_of(out) == {"parquet-mr"}
+    assert [row["id"] for row in rows_in(out)] == list(range(40))
+
+
+def test_a_partition_column_may_be_called_like_sparks_files(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    plan = job(tmp_path, 30, FileSink(out, partition_by="part-id"))
+    Job(
+        name=plan.name,
+        checkpoint=plan.checkpoint,
+        pipeline=lambda session: plan.pipeline(session).selectExpr("id", "id % 3 AS `part-id`"),
+        sinks=plan.sinks,
+        trigger="available-now",
+        small_epoch_rows=0,
+    ).run(spark)
+    assert {path.name for path in out.iterdir()} == {".onceward", "part-id=0", "part-id=1", "part-id=2"}
+    assert [row["id"] for row in rows_in(out)] == list(range(30))
+    assert list((out / ".onceward").iterdir()) == []
+
+
+@pytest.mark.parametrize("column", ["_odd", ".odd"])
+def test_a_partition_column_that_readers_would_skip_is_refused(tmp_path: Path, column: str) -> None:
+    schema = pa.schema([("id", pa.int64()), (column, pa.int64())])
+    with pytest.raises(TargetRefused, match=f"'{column}' would be hidden"):
+        FileSink(tmp_path / "out", partition_by=column).check(schema, output_mode="append")
+
+
+class LosesAFile(FileSink):
+    """As when one of several executors has another disk there: what it wrote is not among what the driver finds."""
+
+    def engine_pre_commit(self, context: SlotContext) -> Handle:
+        next(engine_folder(self.path, context).rglob("part-*.parquet")).unlink()
+        return super().engine_pre_commit(context)
+
+
+def test_rows_that_spark_wrote_and_the_driver_does_not_find_fail_the_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(StagedRowsMissing, match=r"has counted 40 rows, .* finds \d+ of them staged in .*out/.onceward"):
+        job(tmp_path, 40, LosesAFile(out)).run(spark)
+    assert not (tmp_path / "checkpoint" / "commits" / "0").exists()
+    assert list((out / ".onceward").iterdir()) == [], "it was aborted"
+    job(tmp_path, 40, FileSink(out)).run(spark)
+    assert [row["id"] for row in rows_in(out)] == list(range(40))
+
+
+class SkipsABatch(staging.StageTask):
+    """Loses rows on their way into Python, and says nothing."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        next(batches, None)
+        return super().__call__(batches)
+
+
+def test_rows_that_do_not_reach_the_sinks_fail_the_epoch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    monkeypatch.setattr(staging, "StageTask", SkipsABatch)
+    with pytest.raises(StagedRowsMissing, match=r"has counted 40 rows, .* finds 0 of them"):
+        job(tmp_path, 40, through_python(out)).run(spark)
+    monkeypatch.undo()
+    job(tmp_path, 40, through_python(out)).run(spark)
+    assert [row["id"] for row in rows_in(out)] == list(range(40))
+
+
+def test_spark_counts_what_it_writes_also_without_its_commands(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release may lack the method by which its metrics are read."""
+    rows = spark.range(0, 30, 1, 3).selectExpr("id", "id % 3 AS k")
+
+    def saved(name: str) -> int | None:
+        return counted.save_counted(rows, str(tmp_path / name), format="parquet", options={}, by=("k",))
+
+    class Lacking:
+        def saveCommand(self, folder: object) -> object:
+            raise Py4JError("Method saveCommand does not exist")
+
+    def without(batch: DataFrame, *arguments: object) -> DataFrameWriter:
+        writer = real(batch, *arguments)  # type: ignore[arg-type]
+        if not observed:
+            observed.append(True)
+            writer._jwrite = Lacking()  # type: ignore[assignment]
+        return writer
+
+    assert saved("command") == 30
+    real, observed = counted._writer, list[bool]()
+    monkeypatch.setattr(counted, "_writer", without)
+    assert saved("observed") == 30
+    assert observed
+    assert spark.read.parquet(str(tmp_path / "observed")).count() == 30
