@@ -12,7 +12,7 @@
     │   ├── CheckpointReplaced      deleted and made again under the same job name
     │   ├── CheckpointCopied        a copy of a checkpoint that may still be running
     │   └── CheckpointRolledBack    older than what the target has already received
-    ├── StagedRowsMissing       staged, but not whole where it is to be published; aborted  exit 1
+    ├── StagedRowsMissing       the driver does not find all that was staged; aborted   exit 1
     ├── EpochLost               decided, but nobody can say what was staged             exit 1
     ├── RowsRejected            the target does not take a row of a decided epoch        exit 1
     ├── SourceDataLost          the source no longer has what is to be read next        exit 1
