@@ -36,15 +36,9 @@ def do_without(missing: str) -> NoReturn:
     pytest.skip(missing)
 
 
-@pytest.fixture
-def without() -> Callable[[str], NoReturn]:
-    """`do_without`, for tests that find out by themselves what this machine does not give."""
-    return do_without
-
-
 @pytest.fixture(scope="session")
 def without() -> Callable[[str], NoReturn]:
-    """Say why the test cannot be done here."""
+    """`do_without`, for tests that find out by themselves what this machine does not give."""
     return do_without
 
 
