@@ -11,7 +11,7 @@ import importlib.util
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import quote, unquote
@@ -24,6 +24,7 @@ from onceward.errors import ConfigurationError
 # question mark would else be taken for host and path, and shown to everyone.
 _URL = re.compile(r"postgres(?:ql)?://(?:([^@/?#]*)@)?([^@/?#]*)(/[^@?#]*)?(?:\?([^@#]*))?")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
+_LONGEST_S = 2_000_000.0
 _SECRETS = ("password", "sslpassword")
 _DEFAULTS = {
     "application_name": "onceward",
@@ -33,20 +34,32 @@ _DEFAULTS = {
     "keepalives_idle": "60",
     "keepalives_interval": "15",
     "keepalives_count": "4",
+    # Neither is one that does not acknowledge what was sent to it.
+    "tcp_user_timeout": "120000",
     # Receipts are read where they are written, never from a standby that is behind.
     "target_session_attrs": "read-write",
 }
 
 
+LOCK_TIMEOUT_S = 30.0
+TIMEOUT_S = 600.0
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server is. Prints without the password, and takes it out of any text."""
+    """Where the server is, and how long to wait there. Prints without the password, and takes it out of any text."""
 
     url: str = field(repr=False)
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    timeout_s: float = TIMEOUT_S
 
     @classmethod
-    def checked(cls, url: str) -> Self:
+    def checked(cls, url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S, timeout_s: float = TIMEOUT_S) -> Self:
         """The address, if libpq can make sense of it."""
+        for option, seconds in (("lock_timeout_s", lock_timeout_s), ("timeout_s", timeout_s)):
+            # Of less than a millisecond the server would make 0, which is no limit.
+            if not 0.001 <= seconds <= _LONGEST_S:
+                raise ConfigurationError(f"{option} is {seconds}", hint="give seconds, more than 0")
         if not url.startswith(("postgresql://", "postgres://")):
             raise ConfigurationError(
                 "a PostgreSQL address begins with postgresql://",
@@ -65,7 +78,7 @@ class Address:
         given = {unquote(key): unquote(value) for key, _, value in (option.partition("=") for option in options)}
         query = "&".join(f"{quote(key, '')}={quote(value, '')}" for key, value in {**_DEFAULTS, **given}.items())
         user = f"{parts[1]}@" if parts[1] is not None else ""
-        return cls(f"postgresql://{user}{parts[2]}{parts[3] or ''}?{query}")
+        return cls(f"postgresql://{user}{parts[2]}{parts[3] or ''}?{query}", lock_timeout_s, timeout_s)
 
     def __str__(self) -> str:
         """Server and database."""
@@ -154,6 +167,22 @@ class Session:
         """In an isolation that sees what others committed while we waited for a lock, whatever the server's default."""
         self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
 
+    def limits(self, *, gives_up_idle: bool = False) -> str:
+        """SQL for the list of a SELECT that comes early in a transaction: what follows waits for nothing without end.
+
+        For the transaction only, since a session may be another one's next, behind a pooler. `statement_timeout` must
+        not hold for COMMIT PREPARED: while that waits for a synchronous standby, to cancel it is to confirm it. The
+        server ends a transaction that `gives_up_idle` when its client is paused in between: it may hold locks.
+        """
+        bounds = {"lock_timeout": self.address.lock_timeout_s, "statement_timeout": self.address.timeout_s}
+        if gives_up_idle:
+            bounds["idle_in_transaction_session_timeout"] = self.address.timeout_s
+        return ", ".join(f"set_config('{name}', '{round(after * 1000)}', true)" for name, after in bounds.items())
+
+    def limit(self) -> None:
+        """The same, where no statement takes them along."""
+        self.run(f"SELECT {self.limits()}")
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Commits at the end, or rolls back."""
@@ -201,18 +230,36 @@ _idle_lock = threading.Lock()
 
 def take(address: Address) -> Session:
     """A session that was given back, if it still answers, or a new one: connecting costs more than a transaction."""
+    return _answering(address, lambda session: session.run("SELECT 1"))
+
+
+def begun(address: Address) -> Session:
+    """The same with a transaction begun in it, which waits for nothing without end."""
+    session = _answering(address, Session.begin)
+    try:
+        session.limit()
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _answering(address: Address, first: Callable[[Session], object]) -> Session:
+    """One in which the first statement succeeds."""
     while True:
         with _idle_lock:
             waiting = _idle.get(os.getpid(), [])
             session = next((one for one in reversed(waiting) if one.address == address), None)
             if session is not None:
                 waiting.remove(session)
-        if session is None:
-            return Session(address)
+        is_new = session is None
+        session = session or Session(address)
         try:
-            session.run("SELECT 1")
+            first(session)
         except PostgresError:
             session.close()
+            if is_new:
+                raise
         else:
             return session
 
@@ -237,6 +284,36 @@ def borrowed(address: Address) -> Iterator[Session]:
         session.close()
         raise
     give_back(session)
+
+
+@contextlib.contextmanager
+def bounded(address: Address) -> Iterator[Session]:
+    """A transaction in a borrowed session, for statements that have to wait for nothing without end."""
+    session = begun(address)
+    try:
+        yield session
+        session.run("COMMIT")
+    except BaseException:
+        session.close()
+        raise
+    give_back(session)
+
+
+@contextlib.contextmanager
+def reading(address: Address) -> Iterator[Session]:
+    """The same for statements that only read: what was read stays true however the transaction ends."""
+    session = begun(address)
+    try:
+        yield session
+    except BaseException:
+        session.close()
+        raise
+    try:
+        session.run("ROLLBACK")
+    except PostgresError:
+        session.close()
+    else:
+        give_back(session)
 
 
 @atexit.register

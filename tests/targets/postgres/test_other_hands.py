@@ -14,15 +14,16 @@ from onceward.clock import SystemClock
 from onceward.connections.postgres import Address, PostgresError, Session
 from onceward.contracts import Guarantee
 from onceward.epoch import Ground, Publisher
-from onceward.errors import OutputLost, TargetRefused
+from onceward.errors import OutputLost, RowsRejected, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName, RunId, SinkName, TransactionName
 from onceward.manifest import IdentityFile
 from onceward.sinks.postgres import receipts
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
+from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
 from onceward.testing import Conduct, Crashed, Finished, Harness
 
 from .conftest import Place
-from .deliver import JOB, batch_of, context, deliver, staged
+from .deliver import JOB, batch_of, context, deliver, staged, values
 from .jobs import WAYS, dies_before_publishing, error_of, finished_cleanly, job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -120,27 +121,31 @@ def test_s56_a_table_changed_while_running_keeps_the_epoch_waiting_and_whole(way
     finished_cleanly(harness)
 
 
-def test_s55_a_row_that_a_deferred_constraint_rejects_fails_before_the_decision(place: Place) -> None:
+def test_s55_a_row_that_a_deferred_constraint_rejects_is_a_rejected_row(place: Place) -> None:
+    """The server tells it with the COMMIT only, and trying again would not help."""
     place.query("CREATE TABLE ~.parent (id bigint PRIMARY KEY)")
     place.query("CREATE TABLE ~.rows (id bigint REFERENCES ~.parent DEFERRABLE INITIALLY DEFERRED)")
     sink = place.sink().choose()
     batch = batch_of(id=pa.array([7]))
     sink.check(batch.schema, output_mode="append")
-    with pytest.raises(PostgresError, match="violates foreign key constraint"):
+    with pytest.raises(RowsRejected, match="violates foreign key constraint"):
         deliver(sink, [batch])
+    assert isinstance(sink, PostgresWriteAheadSink)
+    assert [row.why for row in sink.find_rejected([values(sink, 0, [batch])], JOB, 0)]
     assert (place.prepared(), place.rows()) == ([], [])
 
 
-def test_a_table_whose_trigger_cannot_be_prepared_is_told_of_the_other_way(place: Place) -> None:
+def test_a_trigger_that_cannot_be_prepared_and_came_in_mid_run_is_told_with_the_other_way(place: Place) -> None:
     place.query("CREATE TABLE ~.rows (id bigint)")
+    chosen_before = place.sink().choose()
+    chosen_before.check(pa.schema({"id": pa.int64()}), output_mode="append")
     place.query("CREATE FUNCTION ~.tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY news; RETURN NEW; END'")
     place.query("CREATE TRIGGER tell BEFORE INSERT ON ~.rows FOR EACH ROW EXECUTE FUNCTION ~.tell()")
     batch = batch_of(id=pa.array([7]))
-    place.sink().check(batch.schema, output_mode="append")
     with pytest.raises(TargetRefused, match="cannot wait in a prepared transaction") as refused:
-        deliver(place.sink().choose(), [batch])
+        deliver(chosen_before, [batch])
     assert "two_phase=False" in str(refused.value.hint)
-    deliver(place.sink(two_phase=False).choose(), [batch])
+    deliver(place.sink().choose(), [batch])
     assert place.rows() == [{"id": 7}]
 
 
@@ -214,12 +219,11 @@ def test_one_transaction_committed_from_many_sessions_at_once_is_committed_once(
 
 
 def test_a_driver_that_was_stopped_in_the_middle_keeps_others_from_publishing_and_they_say_so(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place,
 ) -> None:
-    sink = place.sink(two_phase=False).choose()
+    sink = place.sink(two_phase=False, lock_timeout_s=0.2).choose()
     batch = batch_of(id=pa.array([7]))
     sink.check(batch.schema, output_mode="append")
-    monkeypatch.setattr(receipts, "LOCK_TIMEOUT_MS", 200)
     with Session(Address.checked(place.url)) as stopped:
         stopped.begin()
         receipts.lock(stopped, JOB, sink.name)
@@ -230,11 +234,15 @@ def test_a_driver_that_was_stopped_in_the_middle_keeps_others_from_publishing_an
     assert place.rows() == [{"id": 7}]
 
 
-def test_the_patience_for_that_lock_is_not_the_patience_for_rows(place: Place) -> None:
-    with Session(Address.checked(f"{place.url}%20-clock_timeout=123s")) as session:
-        session.begin()
-        receipts.lock(session, JOB, SinkName("sink"))
-        assert session.run("SELECT current_setting('lock_timeout')") == [("123s",)]
+def test_the_statement_that_takes_the_lock_bounds_every_wait_behind_it(place: Place) -> None:
+    """And for the transaction only: behind a pooler the session is the next one's."""
+    limits = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
+    with Session(Address.checked(place.url, lock_timeout_s=7, timeout_s=90)) as session:
+        before = session.run(limits)
+        with session.transaction():
+            receipts.lock(session, JOB, SinkName("sink"))
+            assert session.run(limits) == [("7s", "90s")]
+        assert session.run(limits) == before == [("0", "0")]
 
 
 # --- readers --------------------------------------------------------------------------------------

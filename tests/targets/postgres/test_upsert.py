@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from onceward.connections.postgres import PostgresError, Session
+from onceward.connections.postgres import Session
 from onceward.contracts import TransactionalWriteAheadSink
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected, TargetRefused
 
 from .conftest import Place
 from .deliver import JOB, batch_of, context, deliver, values
@@ -209,7 +209,7 @@ def test_a_partitioned_table_is_written_through_its_root(place: Place) -> None:
     deliver(upsert(place, rows_of(k=[1], v=[""])), [rows_of(k=[1, 11, 1], v=["a", "b", "c"])])
     deliver(place.sink(name="append").choose(), [rows_of(k=[2, 12], v=["d", "e"])])
     assert table(place, "k", "v") == [(1, "c"), (2, "d"), (11, "b"), (12, "e")]
-    with pytest.raises(PostgresError, match="no partition of relation"):
+    with pytest.raises(RowsRejected, match="no partition of relation"):
         deliver(place.sink(name="append").choose(), [rows_of(k=[99], v=["x"])], epoch=1)
     assert len(table(place, "k", "v")) == 4
 

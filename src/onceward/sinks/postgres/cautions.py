@@ -12,8 +12,8 @@ _OLDEST = 12
 _SKEW_S = 30.0
 
 
-def cautions(address: Address, needs: Needs, *, is_two_phase: bool) -> Iterator[Finding]:
-    """All that was looked at, fine or not."""
+def cautions(address: Address, needs: Needs | None) -> Iterator[Finding]:
+    """All that was looked at, fine or not; with what the job needs of prepared transactions, if it uses them."""
     with borrowed(address) as session:
         ((version, now, room, taken),) = session.run(
             "SELECT current_setting('server_version_num')::int / 10000, extract(epoch FROM clock_timestamp())::float8, "
@@ -21,11 +21,11 @@ def cautions(address: Address, needs: Needs, *, is_two_phase: bool) -> Iterator[
         )
         limits = session.run(
             "SELECT name::text, setting::text || coalesce(unit, '') FROM pg_settings WHERE setting <> '0' AND name IN "
-            "('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout')"
+            "('transaction_timeout', 'idle_in_transaction_session_timeout')"
         )
     yield _version(version)
     yield _clock(abs(float(now) - time.time()))
-    if is_two_phase:
+    if needs is not None:
         yield _room(room, taken, needs)
     for name, value in limits:
         says = f"{value}: staging or publishing a large epoch fails when it takes longer"

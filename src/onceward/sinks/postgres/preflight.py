@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from onceward.connections.postgres import Address, PostgresError, Session, give_back, take
 from onceward.errors import TargetRefused, TargetUnavailable
+from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.schema import (
     check_names,
@@ -43,11 +44,6 @@ def connected(address: Address, sink: str) -> Iterator[Session]:
     give_back(session)
 
 
-def prepared_transactions_allowed(session: Session) -> int:
-    """How many the server has room for; 0 means that it has none."""
-    return int(session.run("SELECT current_setting('max_prepared_transactions')")[0][0])
-
-
 def check(target: Target, receipts: Receipts, schema: pa.Schema, *, output_mode: str, sink: str) -> None:
     """Compare the table with the stream; make it, and the tables for receipts, where they are missing."""
     try:
@@ -59,6 +55,10 @@ def check(target: Target, receipts: Receipts, schema: pa.Schema, *, output_mode:
     except TargetRefused as refused:
         raise TargetRefused(refused.message, hint=refused.hint, sink=sink) from None
     except PostgresError as error:
+        if is_cut_off(error):
+            raise TargetUnavailable(
+                str(explained(error, target, receipts.receipts)), sink=sink, hint="let others finish, then start again"
+            ) from None
         raise TargetRefused(
             f"{target.address} refuses: {error}", sink=sink, hint="grant what is missing, then start again"
         ) from None
@@ -71,8 +71,12 @@ def _check_table(session: Session, target: Target, schema: pa.Schema) -> None:
         raise TargetRefused(f"there is no table {target.table} in {target.address}", hint=f"run: {statement}")
     if table is None:
         try:
-            session.run(statement)
+            with session.transaction():
+                session.limit()
+                session.run(statement)
         except PostgresError as error:
+            if is_cut_off(error):
+                raise
             if error.sqlstate not in _CREATED_MEANWHILE:
                 raise TargetRefused(
                     f"the table {target.table} does not exist and cannot be made: {error}",
@@ -114,6 +118,8 @@ def _check_receipts(session: Session, receipts: Receipts) -> None:
     try:
         receipts.create(session)
     except PostgresError as error:
+        if is_cut_off(error):
+            raise
         statements = "; ".join(receipts.statements())
         raise TargetRefused(
             f"the tables for receipts do not exist and cannot be made: {error}",

@@ -19,7 +19,7 @@ from onceward.sinks.postgres.target import RECEIPTS, WATERMARKS
 # Two sessions that create a table at the same moment disturb each other even with IF NOT EXISTS.
 _CREATED_MEANWHILE = ("23505", "42P07", "42710")
 _LOCK_TIMED_OUT = "55P03"
-LOCK_TIMEOUT_MS = 30_000
+_NO_TABLE = "42P01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class Receipts:
             return
         for statement in self.statements():
             try:
-                session.run(statement)
+                with session.transaction():
+                    session.limit()
+                    session.run(statement)
             except PostgresError as error:
                 if error.sqlstate not in _CREATED_MEANWHILE:
                     raise
@@ -135,14 +137,18 @@ class Receipts:
         return int(rows[0][0]) if rows else -1
 
     def all_of(self, session: Session, job: JobIdentity, sink: SinkName) -> list[Receipt]:
-        """Every receipt of this job's name and this sink, of whatever generation."""
-        if not self.exist(session):
+        """Every receipt of this job's name and this sink, of whatever generation. Inside a transaction."""
+        try:
+            rows = session.run(
+                "SELECT DISTINCT generation, epoch, slot, fingerprint "
+                f"FROM {self.receipts} WHERE job = $1 AND sink = $2",
+                job.name,
+                sink,
+            )
+        except PostgresError as error:
+            if error.sqlstate != _NO_TABLE:
+                raise
             return []
-        rows = session.run(
-            f"SELECT DISTINCT generation, epoch, slot, fingerprint FROM {self.receipts} WHERE job = $1 AND sink = $2",
-            job.name,
-            sink,
-        )
         return [
             Receipt(job.name, Generation(generation), sink, epoch, slot, Fingerprint(fingerprint))
             for generation, epoch, slot, fingerprint in rows
@@ -174,18 +180,18 @@ class Receipts:
 def lock(session: Session, job: JobIdentity, sink: SinkName) -> None:
     """Until the transaction ends, no other session publishes for this job and sink, or forgets its receipts.
 
-    A driver that was stopped in the middle holds it for as long as its connection lives: whoever waits is told so. And
-    what follows is settled when the server confirms it, so a server that confirms before it has written must not.
+    A driver that was stopped in the middle holds it until the server ends its transaction: whoever waits is told so.
+    And what follows is settled when the server confirms it, so a server that confirms before it has written must not.
+    The same statement bounds every wait of the transaction.
     """
     name = "\0".join((job.name, job.generation, sink))
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
     try:
         # The list is worked off from left to right.
         session.run(
-            f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT_MS}', true), pg_advisory_xact_lock($1)::text, "
-            "set_config('lock_timeout', before.value, true), CASE WHEN current_setting('synchronous_commit') = 'off' "
-            "THEN set_config('synchronous_commit', 'local', true) END "
-            "FROM (SELECT current_setting('lock_timeout') AS value OFFSET 0) AS before",
+            f"SELECT {session.limits(gives_up_idle=True)}, pg_advisory_xact_lock($1)::text, "
+            "CASE WHEN current_setting('synchronous_commit') = 'off' "
+            "THEN set_config('synchronous_commit', 'local', true) END",
             number,
         )
     except PostgresError as error:

@@ -21,7 +21,10 @@ def is_rejection(error: Exception) -> bool:
 def find_rejected(
     session: Session, slots: Sequence[SlotValues], write: Callable[[SlotValues], None]
 ) -> list[RejectedRow]:
-    """Try everything, part by part; constraints that wait for the commit are checked at once."""
+    """Try everything, part by part, in the caller's transaction; constraints that wait for its end are checked at once.
+
+    The caller rolls it back.
+    """
 
     def attempt(part: SlotValues) -> str | None:
         session.run(f"SAVEPOINT {_POINT}")
@@ -35,9 +38,5 @@ def find_rejected(
         session.run(f"RELEASE SAVEPOINT {_POINT}")
         return None
 
-    session.run("BEGIN")
-    try:
-        session.run("SET CONSTRAINTS ALL IMMEDIATE")
-        return rejected_rows(slots, attempt)
-    finally:
-        session.run("ROLLBACK")
+    session.run("SET CONSTRAINTS ALL IMMEDIATE")
+    return rejected_rows(slots, attempt)

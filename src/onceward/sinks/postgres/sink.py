@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from onceward.connections.postgres import Address, require_driver
+from onceward.connections.postgres import LOCK_TIMEOUT_S, TIMEOUT_S, Address, PostgresError, require_driver
 from onceward.contracts import AnySink, Receipt, TemplateChoice
-from onceward.errors import ConfigurationError
+from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import JobIdentity
-from onceward.sinks.postgres.preflight import connected, prepared_transactions_allowed
+from onceward.sinks.postgres.obstacles import Room, ask, refusal
+from onceward.sinks.postgres.preflight import connected
 from onceward.sinks.postgres.target import TableName, Target, as_names
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
@@ -19,12 +20,14 @@ from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
 class PostgresSink(TemplateChoice):
     """Exactly-once rows in a table of PostgreSQL.
 
-    `mode="append"` adds rows: by two-phase commit where the server has prepared transactions, else from the write-ahead
-    log. `mode="upsert"` writes by `keys`: of several rows with one key in an epoch the one with the greatest `order_by`
+    `mode="append"` adds rows: by two-phase commit where the server has prepared transactions and nothing in the table
+    would make them hold each other up (a unique index, a foreign key, a trigger), else from the write-ahead log.
+    `mode="upsert"` writes by `keys`: of several rows with one key in an epoch the one with the greatest `order_by`
     stays, or else the last; a row whose boolean column `deleted` is true removes its key. `mode="replace"`, for output
     mode complete, exchanges the table's whole content in one transaction. A missing table is made from the stream's
     columns unless `create_table=False`. Receipts are kept in the table `onceward_receipts` of `receipts_schema`, or of
-    the first schema in the search path.
+    the first schema in the search path. Nothing waits for a lock of others for longer than `lock_timeout_s`, and no
+    statement takes longer than `timeout_s`: then the task, or the publishing of the epoch, is tried again.
     """
 
     means = "two-phase commit, or write-ahead log; receipt in the same PostgreSQL transaction"
@@ -42,13 +45,15 @@ class PostgresSink(TemplateChoice):
         create_table: bool = True,
         receipts_schema: str | None = None,
         two_phase: bool | None = None,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         super().__init__(name=name if name is not None else _default_name(table))
         require_driver()
         self.two_phase = two_phase
         try:
             self.target = Target(
-                address=Address.checked(url),
+                address=Address.checked(url, lock_timeout_s=lock_timeout_s, timeout_s=timeout_s),
                 table=TableName.parse(table),
                 mode=mode,
                 keys=as_names(keys),
@@ -67,26 +72,41 @@ class PostgresSink(TemplateChoice):
 
     def choose(self) -> AnySink:
         """See `TemplateChoice.choose`."""
-        prepared = PostgresTwoPhaseSink(self.target, self.name)
-        logged = PostgresWriteAheadSink(self.target, self.name)
-        if self._takes_two_phase():
+        is_asked_for = self.target.mode != "append" or self.two_phase is False
+        room, why = Room(0, ()), f"mode {self.target.mode}, two_phase = {self.two_phase}"
+        if not is_asked_for:
+            room = self._ask()
+            why = room.why_not() or ""
+        prepared = PostgresTwoPhaseSink(self.target, self.name, room)
+        logged = PostgresWriteAheadSink(self.target, self.name, why, is_asked_for=is_asked_for)
+        if not why:
             prepared.other_way = logged
             return prepared
+        if self.two_phase:
+            raise self._refused(room, why)
         logged.other_way = prepared
         return logged
 
-    def _takes_two_phase(self) -> bool:
-        if self.target.mode != "append" or self.two_phase is False:
-            return False
-        with connected(self.target.address, self.name) as session:
-            allowed = prepared_transactions_allowed(session)
-        if self.two_phase and not allowed:
-            raise ConfigurationError(
+    def _ask(self) -> Room:
+        try:
+            with connected(self.target.address, self.name) as session:
+                return ask(session, self.target.table)
+        except PostgresError as error:
+            raise TargetRefused(
+                f"{self.target.address} refuses: {error}",
+                sink=self.name,
+                hint="grant what is missing, then start again",
+            ) from None
+
+    def _refused(self, room: Room, why: str) -> ConfigurationError:
+        if not room.prepared:
+            return ConfigurationError(
                 f"{self.target.address} has max_prepared_transactions = 0",
                 hint="ALTER SYSTEM SET max_prepared_transactions = 100, restart it, or leave two_phase out",
                 sink=self.name,
             )
-        return allowed > 0
+        refused = refusal(self.target.table, why)
+        return TargetRefused(refused.message, hint=refused.hint, sink=self.name)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""

@@ -10,11 +10,12 @@ What can happen to it, and what is found afterwards:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
-from onceward.connections.postgres import PostgresError, Session, borrowed, give_back, literal, take
+from onceward.connections.postgres import PostgresError, Session, begun, borrowed, give_back, literal, reading
 from onceward.contracts import (
     AlreadyCommitted,
     Committed,
@@ -30,7 +31,9 @@ from onceward.contracts import (
 )
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
+from onceward.sinks.postgres.blocked import is_cut_off, staging_failed
 from onceward.sinks.postgres.cautions import cautions
+from onceward.sinks.postgres.obstacles import Room, refusal
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.rows import RowCopier
@@ -47,12 +50,7 @@ class Slot:
 
     def __init__(self, target: Target, context: SlotContext) -> None:
         self.context = context
-        self.session = take(target.address)
-        try:
-            self.session.begin()
-        except PostgresError:
-            self.session.close()
-            raise
+        self.session = begun(target.address)
         self.rows = RowCopier(self.session, target)
 
 
@@ -61,18 +59,22 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     means = "two-phase commit, receipt in the prepared transaction"
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: Target, name: str, room: Room) -> None:
         super().__init__(name=name)
         self.target = target
+        self._room = room
         self._receipts = Receipts(target.receipts_schema)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
-        """See `Sink.check`."""
+        """See `Sink.check`. The first time that the columns are known which the stream leaves to the table."""
+        if (why := self._room.why_not((*schema.names, *map(str.lower, schema.names)))) is not None:
+            refused = refusal(self.target.table, f"{why}, and the stream fills it")
+            raise TargetRefused(refused.message, hint=refused.hint, sink=self.name)
         check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
 
     def cautions(self, needs: Needs) -> Iterable[Finding]:
         """See `Sink.cautions`."""
-        return cautions(self.target.address, needs, is_two_phase=True)
+        return cautions(self.target.address, needs)
 
     # --- executor -------------------------------------------------------------------------------
 
@@ -82,24 +84,37 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     def invoke(self, transaction: Slot, batch: pa.RecordBatch) -> None:
         """COPY, some batches at a time."""
-        transaction.rows.add(batch)
+        with self._waiting_told(transaction.context):
+            transaction.rows.add(batch)
 
     def pre_commit(self, transaction: Slot) -> Handle:
         """The rows that are left, the receipt, PREPARE TRANSACTION."""
         context, session = transaction.context, transaction.session
-        transaction.rows.flush()
-        self._receipts.write_transaction(session, context)
-        try:
-            session.run(f"PREPARE TRANSACTION {literal(str(context.transaction))}")
-        except PostgresError as error:
-            session.close()
-            raise self._why_not_prepared(error, context) from None
+        with self._waiting_told(context):
+            transaction.rows.flush()
+            self._receipts.write_transaction(session, context)
+            try:
+                session.run(f"PREPARE TRANSACTION {literal(str(context.transaction))}")
+            except PostgresError as error:
+                session.close()
+                raise self._why_not_prepared(error, context) from None
         give_back(session)
         return {"job": context.job.name, "sink": self.name, "rows": transaction.rows.count}
 
     def discard(self, transaction: Slot) -> None:
         """The server rolls back what its session leaves."""
         transaction.session.close()
+
+    @contextmanager
+    def _waiting_told(self, context: SlotContext) -> Iterator[None]:
+        """A wait that was cut off is told with those who were in the way."""
+        try:
+            yield
+        except PostgresError as error:
+            if not is_cut_off(error):
+                raise
+            where = self._receipts.receipts
+            raise staging_failed(error, self.target, where, epoch=context.epoch, sink=self.name) from None
 
     def _why_not_prepared(self, error: PostgresError, context: SlotContext) -> Exception:
         if error.sqlstate == _CANNOT_BE_PREPARED:
@@ -156,8 +171,10 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         else:
             return Committed()
         job, sink = JobName(str(handle.get("job"))), SinkName(str(handle.get("sink")))
-        if self._receipts.has_transaction(session, name, job, sink):
-            return AlreadyCommitted()
+        with session.transaction():
+            session.limit()
+            if self._receipts.has_transaction(session, name, job, sink):
+                return AlreadyCommitted()
         return Lost(f"slot {name.slot}: {name} is not prepared in {self.target.address}, and it has no receipt")
 
     def abort(self, handle: Handle) -> None:
@@ -181,7 +198,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
-        with borrowed(self.target.address) as session:
+        with reading(self.target.address) as session:
             return self._receipts.all_of(session, job, self.name)
 
     def forget(self, job: JobIdentity, below: int) -> None:

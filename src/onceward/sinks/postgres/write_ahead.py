@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import ClassVar
 
 import pyarrow as pa
 
-from onceward.connections.postgres import PostgresError, Session, borrowed
-from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.connections.postgres import PostgresError, Session, begun, borrowed, reading
+from onceward.contracts import Finding, Grade, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
 from onceward.errors import RowsRejected
 from onceward.identity import JobIdentity
 from onceward.sinks.postgres.all_new import AllNew
+from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.cautions import cautions
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
@@ -22,16 +24,19 @@ from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
 
+log = logging.getLogger("onceward")
+
 
 class PostgresWriteAheadSink(TransactionalWriteAheadSink):
-    """What `PostgresSink` becomes for upserts and replacements, and for appends without prepared transactions."""
+    """What `PostgresSink` becomes for upserts and replacements, and for appends that are not prepared: `why` not."""
 
     means = "write-ahead log, receipt in the same PostgreSQL transaction"
     epoch_at_once: ClassVar[bool] = True
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: Target, name: str, why: str, *, is_asked_for: bool) -> None:
         super().__init__(name=name)
         self.target = target
+        self._why, self._is_asked_for = why, is_asked_for
         self.takes_empty_epochs = target.mode == "replace"
         self._receipts = Receipts(target.receipts_schema)
         self._all_new, self._each_once = AllNew(target), Shortcut()
@@ -39,10 +44,14 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
         check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
+        if not self._is_asked_for:
+            says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
+            log.warning(says, self.name, self._why)
 
     def cautions(self, needs: Needs) -> Iterable[Finding]:
         """See `Sink.cautions`."""
-        return cautions(self.target.address, needs, is_two_phase=False)
+        yield Finding("way", Grade.FINE, f"through the write-ahead log: {self._why}")
+        yield from cautions(self.target.address, None)
 
     def send_transaction(
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
@@ -52,6 +61,18 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         The lock is held to its end, so what is read of receipts and watermark stays true until then: a second driver
         that publishes the same epoch waits, and then finds every receipt.
         """
+        try:
+            self._send(slots, job, checkpoint_id)
+        except PostgresError as error:
+            if is_cut_off(error):
+                raise explained(error, self.target, self._receipts.receipts) from None
+            if is_rejection(error):
+                # Only COMMIT raises it here, for constraints that wait for it: the server has rolled all of it back.
+                raise self._rejected(error, checkpoint_id) from None
+            raise
+        return True
+
+    def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
         with borrowed(self.target.address) as session:
             self._receipts.create(session)
             with session.transaction():
@@ -60,7 +81,6 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
                 if waiting:
                     self._write_or_reject(session, waiting, checkpoint_id)
                     self._receipts.write_slots(session, [slot.receipt for slot in waiting if slot.receipt is not None])
-        return True
 
     def _without_receipt(
         self, session: Session, slots: Sequence[SlotValues], job: JobIdentity, epoch: int
@@ -85,19 +105,26 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         except (PostgresError, ValueError) as error:
             if not is_rejection(error):
                 raise
-            raise RowsRejected(
-                f"{self.target.table} does not take a row: {error}",
-                epoch=epoch,
-                sink=self.name,
-                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
-                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
-            ) from None
+            raise self._rejected(error, epoch) from None
+
+    def _rejected(self, error: Exception, epoch: int) -> RowsRejected:
+        return RowsRejected(
+            f"{self.target.table} does not take a row: {error}",
+            epoch=epoch,
+            sink=self.name,
+            hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
+            "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+        )
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""
-        with borrowed(self.target.address) as session:
+        session = begun(self.target.address)
+        try:
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             return find_rejected(session, waiting, lambda part: self._write(session, [part]))
+        finally:
+            # Which rolls back.
+            session.close()
 
     def _write(self, session: Session, slots: list[SlotValues]) -> None:
         def read() -> Iterator[pa.RecordBatch]:
@@ -115,7 +142,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
-        with borrowed(self.target.address) as session:
+        with reading(self.target.address) as session:
             return self._receipts.all_of(session, job, self.name)
 
     def forget(self, job: JobIdentity, below: int) -> None:

@@ -1,0 +1,75 @@
+"""Waits that the server cut off: for whom they were, as far as it can be asked afterwards.
+
+No row is to blame for such a failure, and it says nothing about what an earlier try has left: that is for the receipts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from onceward.connections.postgres import PostgresError, borrowed
+from onceward.errors import TargetUnavailable
+from onceward.sinks.postgres.target import Target
+
+LOCK_TIMED_OUT = "55P03"
+_CANCELLED = "57014"
+_SHOWN = 3
+# What keeps rows out of a table: a lock on all of it, held or waited for before us; or else a key that an unfinished
+# transaction has added. Of those only the prepared ones are told, the others come and go.
+_IN_THE_WAY = """\
+WITH RECURSIVE tree AS (
+    SELECT to_regclass(name)::oid AS oid FROM unnest(ARRAY[$1::text, $2::text]) AS name
+    UNION ALL
+    SELECT i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid
+)
+SELECT DISTINCT l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AS whole,
+    CASE WHEN l.granted THEN l.mode ELSE 'a wait for ' || l.mode END || ' of ' || CASE WHEN l.pid IS NULL
+        THEN 'the prepared transaction ' || coalesce(p.gid, '?')
+        ELSE 'session ' || l.pid || coalesce(' (' || nullif(a.application_name, '') || ')', '') END
+FROM pg_locks l JOIN tree t ON t.oid = l.relation LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+    LEFT JOIN pg_locks x ON x.locktype = 'transactionid' AND x.granted AND x.virtualtransaction = l.virtualtransaction
+        AND x.pid IS NULL AND l.pid IS NULL
+    LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
+WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
+    AND (l.pid IS NULL OR l.mode <> 'RowExclusiveLock')
+ORDER BY 1 DESC, 2
+"""
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Whether a wait was too long for us, or somebody cancelled the statement."""
+    return isinstance(error, PostgresError) and error.sqlstate in (LOCK_TIMED_OUT, _CANCELLED)
+
+
+def explained(error: PostgresError, target: Target, receipts: str) -> PostgresError:
+    """The same error, which says what the limit is and who is in the way."""
+    address = target.address
+    if error.sqlstate == LOCK_TIMED_OUT:
+        limit = (
+            f"{target.table} or its receipts were locked for longer than lock_timeout_s = {address.lock_timeout_s:g}"
+        )
+        return PostgresError(f"{error}: {limit}{_in_the_way(target, receipts)}", error.sqlstate)
+    return PostgresError(f"{error}: timeout_s = {address.timeout_s:g} is how long a statement may take", error.sqlstate)
+
+
+def staging_failed(error: PostgresError, target: Target, receipts: str, *, epoch: int, sink: str) -> TargetUnavailable:
+    """What a task fails with."""
+    hint = "raise timeout_s if the server is that slow; nothing is lost, the epoch is computed again"
+    if error.sqlstate == LOCK_TIMED_OUT:
+        hint = (
+            "let the others finish, or end them; nothing is lost, the epoch is computed again. If the table got a "
+            "unique index, foreign key or trigger while the job ran: start again, and its rows go through the "
+            "write-ahead log"
+        )
+    return TargetUnavailable(str(explained(error, target, receipts)), epoch=epoch, sink=sink, hint=hint)
+
+
+def _in_the_way(target: Target, receipts: str) -> str:
+    with contextlib.suppress(PostgresError), borrowed(target.address) as session:
+        rows = session.run(_IN_THE_WAY, str(target.table), receipts)
+        # A lock on the whole table explains it; without one, a key is left.
+        found = [says for whole, says in rows if whole == rows[0][0]]
+        more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        return "; in the way: " + ", ".join(found[:_SHOWN] + more) if found else ""
+    return ""
