@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 from onceward.connections.mysql import Address, Session, literal, quoted, require_driver
 from onceward.contracts import CheckpointCommitter
@@ -15,12 +16,19 @@ _TEXT = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 class MySQLCheckpointCommitter(CheckpointCommitter):
     """One row per slot and epoch, in the database that the URL names. The table is made when it is missing."""
 
-    def __init__(self, url: str, table: str = "onceward_checkpoints", *, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        table: str = "onceward_checkpoints",
+        *,
+        lock_timeout_s: float = 30.0,
+        timeout_s: float = 60.0,
+    ) -> None:
         require_driver()
         if not table or "\0" in table or len(table) > 64:
             raise ConfigurationError(f"{table!r} cannot be a table", hint="choose another name, of at most 64 letters")
         self.address = Address.checked(url)
-        self.timeout_s = timeout_s
+        self.lock_timeout_s, self.timeout_s = lock_timeout_s, timeout_s
         self._table = quoted(table)
         self._scope: tuple[str, str, str] | None = None
 
@@ -73,4 +81,4 @@ class MySQLCheckpointCommitter(CheckpointCommitter):
         return self._scope
 
     def _session(self) -> Session:
-        return Session(self.address, timeout_s=self.timeout_s, lock_wait_s=20)
+        return Session(self.address, timeout_s=self.timeout_s, lock_wait_s=math.ceil(self.lock_timeout_s))

@@ -29,6 +29,7 @@ _PACKET = 256 << 10
 
 LOST_CONNECTION = frozenset({0, 2002, 2003, 2006, 2013, 2055, 1053, 1158, 1159, 1160, 1161, 1927})
 LOCK_WAIT_TIMEOUT = 1205
+TOOK_TOO_LONG = frozenset({1969, 3024})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,9 @@ class Session:
             "time_zone = '+00:00'",
             "sql_notes = 1",
             "sql_safe_updates = 0",
+            # Of rows, and of tables.
             f"innodb_lock_wait_timeout = {lock_wait_s}",
+            f"lock_wait_timeout = {lock_wait_s}",
             *([f"wait_timeout = {idle_s}"] if idle_s is not None else []),
         ]
         with self._translated():
@@ -137,7 +140,8 @@ class Session:
                 connect_timeout=min(timeout_s, 30.0),
                 read_timeout=timeout_s,
                 write_timeout=timeout_s,
-                init_command=f"SET SESSION {', '.join(settings)}",
+                # MySQL, which has no such limit, takes it for a comment; there only the client gives up.
+                init_command=f"SET SESSION {', '.join(settings)} /*M!100106 , max_statement_time = {timeout_s} */",
                 # The server may ask for local data, but PyMySQL itself never opens a file that a server names.
                 client_flag=self._driver.constants.CLIENT.LOCAL_FILES,
                 local_infile=False,

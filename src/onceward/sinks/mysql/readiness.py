@@ -17,6 +17,7 @@ from onceward.connections.mysql import LOST_CONNECTION, MySQLError, Session, quo
 from onceward.contracts import Receipt
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, JobIdentity, JobName, RunId, TransactionName, new_generation
+from onceward.sinks.mysql.blocked import explained, is_cut_off
 from onceward.sinks.mysql.fitting import refuse_stream, refuse_table
 from onceward.sinks.mysql.ledger import RECEIPTS, WATERMARKS, Ledger, exists
 from onceward.sinks.mysql.settings import Settings
@@ -123,6 +124,10 @@ class Readiness:
         if error.code in LOST_CONNECTION:
             return TargetUnavailable(
                 f"{where} does not answer: {error}", hint="see that the server runs", sink=self.ledger.sink
+            )
+        if is_cut_off(error):
+            return TargetUnavailable(
+                str(explained(error, self.settings)), sink=self.ledger.sink, hint="let others finish, then start again"
             )
         hint = "check the user, its password, and that the database exists"
         if error.code == _NO_DATABASE:

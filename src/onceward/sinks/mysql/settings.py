@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +18,7 @@ LENGTH = 64
 
 _TABLE = re.compile(r"(?:(?P<database>`(?:[^`]|``)+`|[^`.]+)\.)?(?P<table>`(?:[^`]|``)+`|[^`.]+)", re.DOTALL)
 _CHOICES = {"mode": ("append", "upsert", "replace"), "non_finite": ("refuse", "null")}
-# For how long a publishing session waits for a lock before the epoch is tried again.
-_LOCK_WAIT_S = 20
+_LONGEST_LOCK_S = 31_536_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Settings:
     create_table: bool
     non_finite: str
     timeout_s: float
+    lock_timeout_s: float
 
     @classmethod
     def checked(
@@ -49,6 +50,7 @@ class Settings:
         create_table: bool,
         non_finite: str,
         timeout_s: float,
+        lock_timeout_s: float,
     ) -> Settings:
         """The settings, or a `ConfigurationError` that says which one is wrong."""
         address = Address.checked(url)
@@ -64,6 +66,7 @@ class Settings:
             create_table=create_table,
             non_finite=non_finite,
             timeout_s=timeout_s,
+            lock_timeout_s=lock_timeout_s,
         )
         settings._refuse_wrong()
         return settings
@@ -88,6 +91,8 @@ class Settings:
             wrong = f"deleted names {self.deleted!r}, which is a key or order_by", "use a boolean column of its own"
         elif self.timeout_s <= 0:
             wrong = f"timeout_s is {self.timeout_s}", "give seconds"
+        elif not 0 < self.lock_timeout_s <= _LONGEST_LOCK_S:
+            wrong = f"lock_timeout_s is {self.lock_timeout_s}", "give seconds; the server counts whole ones"
         if wrong is not None:
             raise ConfigurationError(wrong[0], hint=wrong[1])
 
@@ -101,8 +106,9 @@ class Settings:
         """The temporary table of an upsert, as it stands in statements."""
         return f"{quoted(self.database)}.{quoted(INCOMING)}"
 
-    def connect(self, *, lock_wait_s: int = _LOCK_WAIT_S, gives_up_idle: bool = True) -> Session:
+    def connect(self, *, lock_wait_s: int | None = None, gives_up_idle: bool = True) -> Session:
         """A session. The server ends one that `gives_up_idle` when its driver is paused: it may hold locks."""
+        lock_wait_s = lock_wait_s if lock_wait_s is not None else math.ceil(self.lock_timeout_s)
         idle_s = max(1, int(self.timeout_s)) if gives_up_idle else None
         return Session(self.address, timeout_s=self.timeout_s, lock_wait_s=lock_wait_s, idle_s=idle_s)
 

@@ -11,22 +11,27 @@ from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError
 from onceward.identity import JobIdentity
 from onceward.sinks.mysql.ledger import Ledger
+from onceward.sinks.mysql.obstacles import obstacles
 from onceward.sinks.mysql.readiness import Readiness
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.table import ask_server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
+from onceward.sinks.obstacles import Obstacle, refusal, standing
 
 
 class MySQLSink(TemplateChoice):
     """Exactly-once rows in a table of MySQL 8 or MariaDB 10.6 and newer.
 
-    `mode="append"` adds rows by two-phase commit (XA). `mode="upsert"` writes by `keys`, from the write-ahead log: of
-    several rows with one key in an epoch the one with the greatest `order_by` stays, or else the last; a row whose
-    boolean column `deleted` is true removes its key. `mode="replace"`, for output mode complete, exchanges the table's
-    whole content in one transaction. A missing table is made from the stream's columns unless
+    `mode="append"` adds rows by two-phase commit (XA) where the server has it and nothing in the table would make
+    prepared transactions hold each other up (a unique index, a foreign key, a trigger), else from the write-ahead log;
+    `two_phase=True` refuses to start then, `two_phase=False` never uses it. `mode="upsert"` writes by `keys`, from the
+    write-ahead log: of several rows with one key in an epoch the one with the greatest `order_by` stays, or else the
+    last; a row whose boolean column `deleted` is true removes its key. `mode="replace"`, for output mode complete,
+    exchanges the table's whole content in one transaction. A missing table is made from the stream's columns unless
     `create_table=False`. MySQL has no NaN and no infinity: `non_finite` says whether such a row is refused or stored
-    as NULL. A server that does not answer for `timeout_s` is taken for gone, and asked again.
+    as NULL. A server that does not answer for `timeout_s` is taken for gone, and asked again; so is one where others
+    hold a lock for longer than `lock_timeout_s`.
     """
 
     means = "two-phase commit by XA, or write-ahead log; receipt in the same MySQL transaction"
@@ -43,10 +48,13 @@ class MySQLSink(TemplateChoice):
         order_by: str | None = None,
         deleted: str | None = None,
         non_finite: str = "refuse",
+        two_phase: bool | None = None,
+        lock_timeout_s: float = 30.0,
         timeout_s: float = 600.0,
     ) -> None:
         super().__init__(name=name if name is not None else _default_name(table))
         require_driver()
+        self.two_phase = two_phase
         try:
             self._settings = Settings.checked(
                 url,
@@ -58,25 +66,41 @@ class MySQLSink(TemplateChoice):
                 create_table=create_table,
                 non_finite=non_finite,
                 timeout_s=timeout_s,
+                lock_timeout_s=lock_timeout_s,
             )
+            if two_phase and mode != "append":
+                raise ConfigurationError(
+                    f"mode {mode} cannot wait in prepared transactions",
+                    hint="leave two_phase out: upserts and replacements go through the write-ahead log",
+                )
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
 
     def choose(self) -> AnySink:
-        """Two-phase for appends, unless the server is a Galera cluster, which has no XA."""
-        two_phase = MySQLTwoPhaseSink(self._settings, name=self.name)
-        write_ahead = MySQLWriteAheadSink(self._settings, name=self.name)
-        if self._takes_two_phase():
+        """See `TemplateChoice.choose`."""
+        is_asked_for = self._settings.mode != "append" or self.two_phase is False
+        found: tuple[Obstacle, ...] = ()
+        why: str | None = f"mode {self._settings.mode}, two_phase = {self.two_phase}"
+        if not is_asked_for:
+            found = self._obstacles()
+            why = standing(found)
+        two_phase = MySQLTwoPhaseSink(self._settings, name=self.name, obstacles=found)
+        write_ahead = MySQLWriteAheadSink(self._settings, name=self.name, why=why or "", is_asked_for=is_asked_for)
+        if why is None:
             two_phase.other_way = write_ahead
             return two_phase
+        if self.two_phase:
+            raise refusal(repr(self._settings.table), why, sink=self.name)
         write_ahead.other_way = two_phase
         return write_ahead
 
-    def _takes_two_phase(self) -> bool:
-        if self._settings.mode != "append":
-            return False
-        with Readiness(self._settings, Ledger(self._settings.database, self.name)).session() as session:
-            return not ask_server(session).is_galera
+    def _obstacles(self) -> tuple[Obstacle, ...]:
+        settings = self._settings
+        with Readiness(settings, Ledger(settings.database, self.name)).session() as session:
+            server = ask_server(session)
+            if server.is_galera:
+                return (Obstacle("the server is a Galera cluster, which has no XA"),)
+            return obstacles(session, settings.database, settings.table, server)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""

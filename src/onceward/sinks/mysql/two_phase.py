@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -12,12 +13,14 @@ from onceward.errors import TargetRefused
 from onceward.identity import JobIdentity, JobName, TransactionName, new_generation
 from onceward.sinks.mysql import xa
 from onceward.sinks.mysql.beside import Beside
+from onceward.sinks.mysql.blocked import is_cut_off, staging_failed
 from onceward.sinks.mysql.cautions import cautions
 from onceward.sinks.mysql.ledger import Ledger
 from onceward.sinks.mysql.loader import Loader
 from onceward.sinks.mysql.readiness import Readiness, rehearsal
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.text import load_statement
+from onceward.sinks.obstacles import Obstacle, refusal, standing
 
 MEANS = "two-phase commit: LOAD DATA and receipt in one prepared XA transaction"
 
@@ -93,14 +96,16 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     means = MEANS
 
-    def __init__(self, settings: Settings, *, name: str) -> None:
+    def __init__(self, settings: Settings, *, name: str, obstacles: tuple[Obstacle, ...] = ()) -> None:
         super().__init__(name=name)
-        self._settings = settings
+        self._settings, self._obstacles = settings, obstacles
         self._ledger = Ledger(settings.database, self.name)
         self.other_way: AnySink | None = None
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare table and stream, make what is missing, and go through a transaction that is rolled back."""
+        if (why := standing(self._obstacles, map(str.lower, schema.names))) is not None:
+            raise refusal(repr(self._settings.table), f"{why}, and the stream fills it", sink=self.name)
         ready = Readiness(self._settings, self._ledger)
         with ready.session() as session:
             ready.prepare(session, schema, output_mode=output_mode)
@@ -136,12 +141,24 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         """Gather the rows, and load them when there are enough."""
-        transaction.add(batch)
+        with self._waiting_told(transaction.context):
+            transaction.add(batch)
 
     def pre_commit(self, transaction: SlotTransaction) -> Handle:
         """Load, write the receipt, prepare, disconnect."""
-        transaction.prepare()
+        with self._waiting_told(transaction.context):
+            transaction.prepare()
         return {"transaction": str(transaction.context.transaction), "rows": transaction.loader.rows}
+
+    @contextmanager
+    def _waiting_told(self, context: SlotContext) -> Iterator[None]:
+        """A wait that was cut off is told with those who may have been in the way."""
+        try:
+            yield
+        except MySQLError as error:
+            if not is_cut_off(error):
+                raise
+            raise staging_failed(error, self._settings, epoch=context.epoch, sink=self.name) from None
 
     def discard(self, transaction: SlotTransaction) -> None:
         """Disconnect, which rolls back; and roll back what was prepared although nobody said so."""

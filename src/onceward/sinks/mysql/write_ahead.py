@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -9,10 +10,20 @@ from functools import partial
 import pyarrow as pa
 
 from onceward.connections.mysql import MySQLError, Session, quoted
-from onceward.contracts import AnySink, Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.contracts import (
+    AnySink,
+    Finding,
+    Grade,
+    Needs,
+    Receipt,
+    RejectedRow,
+    SlotValues,
+    TransactionalWriteAheadSink,
+)
 from onceward.errors import CheckpointRolledBack, RowsRejected, TargetRefused
 from onceward.identity import JobIdentity
 from onceward.sinks.halving import rejected_rows
+from onceward.sinks.mysql.blocked import explained, is_cut_off
 from onceward.sinks.mysql.cautions import cautions
 from onceward.sinks.mysql.ledger import Ledger
 from onceward.sinks.mysql.loader import Loader
@@ -21,20 +32,23 @@ from onceward.sinks.mysql.readiness import Readiness
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.text import load_statement
 
+log = logging.getLogger("onceward")
+
 _PRIVILEGES = {"append": "INSERT", "replace": "INSERT, DELETE", "upsert": "SELECT, INSERT, UPDATE, DELETE"}
 # Values that do not fit, violated constraints, and what a trigger signals: the same row would fail again.
 _REJECTIONS = frozenset({1048, 1062, 1264, 1265, 1292, 1366, 1406, 1451, 1452, 1586, 1644, 1690, 3140, 3819, 4025})
 
 
 class MySQLWriteAheadSink(TransactionalWriteAheadSink):
-    """Made by `MySQLSink`. An epoch becomes visible at once."""
+    """Made by `MySQLSink`, `why` not by XA. An epoch becomes visible at once."""
 
     means = "write-ahead log, receipt in the same MySQL transaction"
     epoch_at_once = True
 
-    def __init__(self, settings: Settings, *, name: str) -> None:
+    def __init__(self, settings: Settings, *, name: str, why: str, is_asked_for: bool) -> None:
         super().__init__(name=name)
         self._settings = settings
+        self._why, self._is_asked_for = why, is_asked_for
         self._ledger = Ledger(settings.database, self.name)
         self.takes_empty_epochs = settings.mode == "replace"
         self.other_way: AnySink | None = None
@@ -57,11 +71,15 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                     session.execute(f"DELETE FROM {settings.target} WHERE FALSE")
             ready.try_ledger(session)
             session.execute("ROLLBACK")
+        if not self._is_asked_for:
+            says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
+            log.warning(says, self.name, self._why)
 
     def cautions(self, needs: Needs) -> Iterable[Finding]:
         """See `Sink.cautions`."""
         with Readiness(self._settings, self._ledger).session() as session:
-            return list(cautions(session, is_two_phase=False))
+            way = Finding("way", Grade.FINE, f"through the write-ahead log: {self._why}")
+            return [way, *cautions(session, is_two_phase=False)]
 
     # --- publish --------------------------------------------------------------------------------
 
@@ -71,6 +89,15 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         """The rows of every slot that has no receipt yet, and the receipts, in one transaction."""
         if not slots:
             return True
+        try:
+            self._send(slots, job, checkpoint_id)
+        except MySQLError as error:
+            if not is_cut_off(error):
+                raise
+            raise explained(error, self._settings) from None
+        return True
+
+    def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
         with self._settings.connect() as session:
             session.execute("START TRANSACTION")
             missing = self._missing(session, slots, job)
@@ -80,7 +107,6 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                 if slot.receipt is not None:
                     self._ledger.write(session, slot.receipt)
             session.execute("COMMIT")
-        return True
 
     def _missing(self, session: Session, slots: Sequence[SlotValues], job: JobIdentity) -> list[SlotValues]:
         if all(slot.receipt is None for slot in slots):

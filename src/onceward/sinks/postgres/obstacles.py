@@ -1,12 +1,4 @@
-"""What in a table makes a prepared insert hold up another: then rows are not staged in prepared transactions.
-
-A prepared transaction keeps its locks until its epoch is published. Its rows alone disturb nobody. But whoever adds a
-key that stands in a unique index under an unfinished transaction waits for its end: the same key in two slots of an
-epoch, or in a second attempt of a slot, waits for a decision that waits for it, and no server sees such a circle. A
-foreign key locks rows of the other table, and what a trigger does nobody knows.
-
-The receipts have a unique index too; their key ends with the name of the transaction, so no two are ever the same.
-"""
+"""What the server says before an append: how many transactions it keeps prepared, and what would hold them up."""
 
 from __future__ import annotations
 
@@ -14,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from onceward.connections.postgres import PostgresError, Session
-from onceward.errors import TargetRefused
+from onceward.sinks.obstacles import Obstacle, standing
 from onceward.sinks.postgres.target import TableName
 
 _NO_SCHEMA = ("3F000", "42P01")
-_SHOWN = 3
 _SAYS = {
     "unique": "index {name!r} of {table!r} is unique",
     "exclusion": "constraint {name!r} of {table!r} excludes rows by others",
@@ -65,28 +56,17 @@ FROM (VALUES (1)) AS one LEFT JOIN found f ON true ORDER BY f.place, f.table, f.
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
-    """One of them. As long as the stream leaves one of the `numbered` columns to the server, it is none."""
-
-    says: str
-    numbered: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class Room:
-    """What the server says before an append: how many transactions it can keep prepared, and what stands against it."""
+    """For prepared transactions: how many there can be, and what stands against them."""
 
     prepared: int
     obstacles: tuple[Obstacle, ...]
 
     def why_not(self, filled: Iterable[str] = ()) -> str | None:
         """Why rows with these columns cannot wait in prepared transactions; None when they can."""
-        given = frozenset(filled)
         if not self.prepared:
             return "the server has max_prepared_transactions = 0"
-        says = [one.says for one in self.obstacles if one.numbered <= given]
-        more = [f"{len(says) - _SHOWN} more"] if len(says) > _SHOWN else []
-        return "; ".join(says[:_SHOWN] + more) or None
+        return standing(self.obstacles, filled)
 
 
 def ask(session: Session, table: TableName) -> Room:
@@ -104,11 +84,3 @@ def _obstacles(rows: Sequence[tuple[int, str | None, str, str, Sequence[str]]]) 
     for _, kind, table, name, numbered in rows:
         if kind is not None:
             yield Obstacle(_SAYS[kind].format(name=name, table=table), frozenset(numbered))
-
-
-def refusal(table: TableName, why: str) -> TargetRefused:
-    """For whoever asked for prepared transactions all the same."""
-    return TargetRefused(
-        f"appends to {table} cannot wait in prepared transactions: {why}",
-        hint="leave two_phase out or say two_phase=False, and they go through the write-ahead log",
-    )

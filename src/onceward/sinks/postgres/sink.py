@@ -10,7 +10,8 @@ from onceward.connections.postgres import LOCK_TIMEOUT_S, TIMEOUT_S, Address, Po
 from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import JobIdentity
-from onceward.sinks.postgres.obstacles import Room, ask, refusal
+from onceward.sinks.obstacles import refusal
+from onceward.sinks.postgres.obstacles import Room, ask
 from onceward.sinks.postgres.preflight import connected
 from onceward.sinks.postgres.target import TableName, Target, as_names
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
@@ -105,8 +106,7 @@ class PostgresSink(TemplateChoice):
                 hint="ALTER SYSTEM SET max_prepared_transactions = 100, restart it, or leave two_phase out",
                 sink=self.name,
             )
-        refused = refusal(self.target.table, why)
-        return TargetRefused(refused.message, hint=refused.hint, sink=self.name)
+        return refusal(str(self.target.table), why, sink=self.name)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""

@@ -31,9 +31,10 @@ from onceward.contracts import (
 )
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
+from onceward.sinks.obstacles import refusal
 from onceward.sinks.postgres.blocked import is_cut_off, staging_failed
 from onceward.sinks.postgres.cautions import cautions
-from onceward.sinks.postgres.obstacles import Room, refusal
+from onceward.sinks.postgres.obstacles import Room
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.rows import RowCopier
@@ -68,8 +69,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`. The first time that the columns are known which the stream leaves to the table."""
         if (why := self._room.why_not((*schema.names, *map(str.lower, schema.names)))) is not None:
-            refused = refusal(self.target.table, f"{why}, and the stream fills it")
-            raise TargetRefused(refused.message, hint=refused.hint, sink=self.name)
+            raise refusal(str(self.target.table), f"{why}, and the stream fills it", sink=self.name)
         check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
 
     def cautions(self, needs: Needs) -> Iterable[Finding]:

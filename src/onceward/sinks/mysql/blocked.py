@@ -1,0 +1,59 @@
+"""Waits that were cut off: for whom they were, as far as the server can be asked afterwards.
+
+No row is to blame for such a failure, and it says nothing about what an earlier try has left: that is for the receipts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, TOOK_TOO_LONG, MySQLError
+from onceward.errors import TargetUnavailable
+from onceward.sinks.mysql.settings import Settings
+
+_SHOWN = 3
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Whether a wait, or a statement, was too long."""
+    return isinstance(error, MySQLError) and (error.code == LOCK_WAIT_TIMEOUT or error.code in TOOK_TOO_LONG)
+
+
+def explained(error: MySQLError, settings: Settings) -> MySQLError:
+    """The same error, which says what the limit is and who may be in the way."""
+    if error.code == LOCK_WAIT_TIMEOUT:
+        locked = f"{settings.table!r} or its receipts were locked for longer than lock_timeout_s"
+        text = f"{error.text}: {locked} = {settings.lock_timeout_s:g}{_unfinished(settings)}"
+        return MySQLError(error.code, text)
+    return MySQLError(error.code, f"{error.text}: timeout_s = {settings.timeout_s:g} is how long a statement may take")
+
+
+def staging_failed(error: MySQLError, settings: Settings, *, epoch: int, sink: str) -> TargetUnavailable:
+    """What a task fails with."""
+    hint = "raise timeout_s if the server is that slow; nothing is lost, the epoch is computed again"
+    if error.code == LOCK_WAIT_TIMEOUT:
+        hint = (
+            "let the others finish, or end them; nothing is lost, the epoch is computed again. If the table got a "
+            "unique index, foreign key or trigger while the job ran: start again, and its rows go through the "
+            "write-ahead log"
+        )
+    return TargetUnavailable(str(explained(error, settings)), epoch=epoch, sink=sink, hint=hint)
+
+
+def _unfinished(settings: Settings) -> str:
+    """The server tells them to those with the privilege PROCESS, and prepared transactions to those who may recover."""
+    found: list[str] = []
+    with contextlib.suppress(MySQLError), settings.connect() as session:
+        with contextlib.suppress(MySQLError):
+            found += [
+                f"the transaction of session {thread} ({user})"
+                for thread, user in session.execute(
+                    "SELECT t.trx_mysql_thread_id, p.USER FROM information_schema.INNODB_TRX AS t "
+                    "JOIN information_schema.PROCESSLIST AS p ON p.ID = t.trx_mysql_thread_id "
+                    "WHERE p.ID <> CONNECTION_ID() ORDER BY t.trx_started"
+                )
+            ]
+        prepared = [data.decode("ascii", "replace") for *_, data in session.execute("XA RECOVER")]
+        found += [f"the prepared transaction {name}" for name in sorted(prepared)]
+    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return "; unfinished are " + ", ".join(found[:_SHOWN] + more) if found else ""
