@@ -20,9 +20,9 @@ class SQLiteCheckpointCommitter(CheckpointCommitter):
         path: str | os.PathLike[str],
         table: str = "onceward_checkpoints",
         *,
-        busy_timeout_s: float = 30.0,
+        lock_timeout_s: float = 30.0,
     ) -> None:
-        self.file = SQLiteFile.checked(path, busy_timeout_s)
+        self.file = SQLiteFile.checked(path, lock_timeout_s)
         if not table or "\0" in table or table.lower().startswith("sqlite_"):
             raise ConfigurationError(f"{table!r} cannot be a table", hint="choose another name")
         self.table = table

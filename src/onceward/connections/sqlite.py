@@ -18,21 +18,21 @@ class SQLiteFile:
     """Where the database is, and how long to wait while another process has it locked."""
 
     path: Path
-    busy_timeout_s: float
+    lock_timeout_s: float
 
     @classmethod
-    def checked(cls, path: str | os.PathLike[str], busy_timeout_s: float) -> Self:
+    def checked(cls, path: str | os.PathLike[str], lock_timeout_s: float) -> Self:
         """The file, if it is one that can be shared by several runs."""
         text = os.fspath(path)
         if not text or text == ":memory:" or text.startswith("file:") or "://" in text or "\0" in text:
             raise ConfigurationError(f"{text!r} is not the path of an SQLite file", hint="give a plain path")
-        if busy_timeout_s < 0:
-            raise ConfigurationError(f"busy_timeout_s is {busy_timeout_s}", hint="give seconds, or 0 for no waiting")
-        return cls(Path(os.path.abspath(os.path.expanduser(text))), busy_timeout_s)
+        if lock_timeout_s < 0:
+            raise ConfigurationError(f"lock_timeout_s is {lock_timeout_s}", hint="give seconds, or 0 for no waiting")
+        return cls(Path(os.path.abspath(os.path.expanduser(text))), lock_timeout_s)
 
     def connect(self) -> sqlite3.Connection:
         """A connection whose transactions are begun and ended by statements."""
-        database = sqlite3.connect(self.path, timeout=self.busy_timeout_s, isolation_level=None)
+        database = sqlite3.connect(self.path, timeout=self.lock_timeout_s, isolation_level=None)
         # EXTRA also forces the removal of the journal to the disk: a commit that was reported is never undone.
         database.execute("PRAGMA synchronous = EXTRA")
         return database

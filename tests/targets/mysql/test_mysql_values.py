@@ -209,12 +209,12 @@ def test_what_is_too_long_too_large_or_not_in_the_charset_is_refused(ground: Gro
         "e": pa.array(["x", "y"]),
     }
     for name, array in bad.items():
-        sink = ground.sink().other_way
+        sink = ground.sink(two_phase=False)
         batch = pa.record_batch({name: array})
         sink.check(batch.schema, output_mode="append")
         with pytest.raises(RowsRejected, match="does not take a row of slot 0 as it is"):
             send(sink, 0, batch)
-    sink = ground.sink().other_way
+    sink = ground.sink(two_phase=False)
     with pytest.raises(RowsRejected, match="does not take a row"):
         send(sink, 0, pa.record_batch({"s": ["é", "数"]}))
     assert [row["u"] for row in ground.rows()] == [1]

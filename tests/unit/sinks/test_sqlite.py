@@ -115,7 +115,7 @@ def test_a_receipt_of_another_epoch_with_the_same_number_is_refused(path: Path, 
 
 
 def test_a_locked_database_raises_and_nothing_is_written(path: Path, job: JobIdentity, slot: Slots) -> None:
-    sink = ready(SQLiteSink(path, table="pv", busy_timeout_s=0))
+    sink = ready(SQLiteSink(path, table="pv", lock_timeout_s=0))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -415,7 +415,7 @@ def test_a_file_that_is_no_database_is_refused(path: Path, tmp_path: Path) -> No
         ("x.db", {"mode": "upsert"}, "keys="),
         ("x.db", {"keys": ["id"]}, "upsert"),
         ("x.db", {"mode": "upsert", "keys": ["id", "ID"]}, "each column once"),
-        ("x.db", {"busy_timeout_s": -1}, "seconds"),
+        ("x.db", {"lock_timeout_s": -1}, "seconds"),
     ],
 )
 def test_wrong_options_are_refused_with_a_hint(path: str, options: dict[str, Any], said: str) -> None:

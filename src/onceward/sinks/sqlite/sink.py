@@ -45,7 +45,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
 
     `mode="upsert"` needs `keys`; of several rows with one key the last in the slot stays, and null is a key like any
     other. A missing table is made from the stream's columns unless `create_table=False`. A database that another
-    process keeps locked for longer than `busy_timeout_s` raises, and the epoch is tried again.
+    process keeps locked for longer than `lock_timeout_s` raises, and the epoch is tried again.
     """
 
     means = "write-ahead log, receipt in the same SQLite transaction"
@@ -60,7 +60,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         keys: str | Sequence[str] = (),
         name: str | None = None,
         create_table: bool = True,
-        busy_timeout_s: float = 30.0,
+        lock_timeout_s: float = 30.0,
     ) -> None:
         super().__init__(name=name if name is not None else _default_name(table))
         self.table = table
@@ -68,7 +68,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
         self.create_table = create_table
         try:
-            self.file = SQLiteFile.checked(path, busy_timeout_s)
+            self.file = SQLiteFile.checked(path, lock_timeout_s)
             self._check_options()
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
