@@ -37,6 +37,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         ({"topic": "t", "config": {"acks": "1"}}, "acks cannot be set"),
         ({"topic": "t", "config": {"enable.idempotence": False}}, "cannot be set"),
         ({"topic": "t", "config": {"transactional.id": "mine"}}, "cannot be set"),
+        ({"topic": "t", "config": {"message.timeout.ms": 0}}, "message.timeout.ms is 0 in config"),
         ({"topic": "t", "config": {"error_cb": print}}, "error_cb in config is a builtin"),
         ({"topic": "t", "config": {"no.such.setting": 1}}, "does not take config"),
         ({"topic": "t", "config": {"max.in.flight": 100}}, "does not take config"),

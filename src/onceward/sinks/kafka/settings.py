@@ -37,6 +37,7 @@ _OF_CONNECTIONS = re.compile(
     r"resolve|debug|log)\b.*|log_level"
 )
 _SECRET = re.compile(r"password|secret|token|\.pem$|private|sasl\.oauthbearer\.config|assertion", re.IGNORECASE)
+_GIVE_UP = ("message.timeout.ms", "delivery.timeout.ms")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SHOWN = "***"
 _DRIVERS_MOST_BYTES = 1_000_000_000
@@ -80,6 +81,9 @@ class Settings:
                 raise ConfigurationError(f"{name} cannot be set in config", hint=_OURS[name])
             if not isinstance(value, str | int | float | bool):
                 raise ConfigurationError(f"{name} in config is a {type(value).__name__}", hint="give text or a number")
+            if name in _GIVE_UP and str(value).strip() in ("0", "0.0"):
+                # Then a record that the brokers never take would be waited for without end.
+                raise ConfigurationError(f"{name} is 0 in config", hint="leave it out: it is transaction_timeout_s")
         if self.compression not in _COMPRESSIONS:
             raise ConfigurationError(
                 f"compression is {self.compression!r}", hint=f"choose one of {', '.join(_COMPRESSIONS)}"
