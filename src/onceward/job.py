@@ -37,7 +37,7 @@ from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_pipeline, check_retention
-from onceward.storage import LocalStorage, local_path, make_folders, sync_folder
+from onceward.storage import LocalStorage, local_path, make_folders, place_of, sync_folder
 
 OUTPUT_MODES = ("append", "update", "complete")
 log = logging.getLogger("onceward")
@@ -261,13 +261,13 @@ def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt,
 
 
 def _place(folder: Path) -> str:
-    """A name for the directory itself, which moving keeps and copying does not."""
+    """A name for the directory itself, by which a copy is noticed."""
     try:
         make_folders(folder)
         sync_folder(folder.parent)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
-        return f"inode {folder.stat().st_ino}"
+        return place_of(folder)
     except OSError as error:
         raise ConfigurationError(
             f"the checkpoint directory {folder.parent} cannot be written: {error.strerror}",

@@ -2,5 +2,15 @@
 
 from onceward.storage.durable import make_folders, sync_file, sync_file_system, sync_folder
 from onceward.storage.local import LocalStorage, local_path
+from onceward.storage.place import is_same_place, place_of
 
-__all__ = ["LocalStorage", "local_path", "make_folders", "sync_file", "sync_file_system", "sync_folder"]
+__all__ = [
+    "LocalStorage",
+    "is_same_place",
+    "local_path",
+    "make_folders",
+    "place_of",
+    "sync_file",
+    "sync_file_system",
+    "sync_folder",
+]

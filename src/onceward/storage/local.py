@@ -48,6 +48,19 @@ def _told_plainly(doing: str, path: Path) -> Iterator[None]:
         ) from error
 
 
+def _is_our_own(unfinished: Path, target: Path) -> bool:
+    """Whether the name that is said to exist is the one that this very call has made.
+
+    NFS sends a request again whose answer was lost, and is then told that the name exists. Nobody else can have linked
+    to a file with a random name, so its second name is ours; the count is asked too, as the names may be cached.
+    """
+    ours = unfinished.stat()
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(ours, target.stat()):
+            return True
+    return ours.st_nlink > 1
+
+
 class _DurableFile:
     """A binary file whose `close` returns only once the content has reached the disk.
 
@@ -119,7 +132,7 @@ class LocalStorage:
                 except FileExistsError:
                     # The loser acts on what stands: that must not vanish in a power loss any more.
                     sync_folder(target.parent)
-                    return False
+                    return _is_our_own(unfinished, target)
                 sync_folder(target.parent)
                 return True
             finally:
