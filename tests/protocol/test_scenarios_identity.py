@@ -17,6 +17,7 @@ from onceward.errors import (
     OncewardError,
     SinkMissing,
 )
+from onceward.manifest import IdentityFile
 from onceward.recovery import Accept
 from onceward.sinks.files import FileSink
 from onceward.storage import local_path
@@ -349,3 +350,21 @@ def test_a_job_may_change_its_guarantee_between_two_runs(guarantee: Guarantee, a
         assert not set(result.missing) & set(range(4, 8))
         assert not set(result.duplicate) & set(range(4, 8))
         assert harness.leftovers() == []
+
+
+@KINDS
+def test_s89_a_place_that_was_an_inode_where_inodes_change_is_accepted_and_written_anew(kind: Kind) -> None:
+    """The first release believed every inode: each remount made a "copy" of the checkpoint."""
+    town = Town(kind)
+    harness = town.job(ends=(4,), place="inode 77")
+    harness.drain()
+    remounted = town.job(ends=(4, 8), place="path /mnt/checkpoint/onceward", **copied(harness))
+    remounted.drain()
+    record = IdentityFile(remounted.storage).read()
+    first = IdentityFile(harness.storage).read()
+    assert record is not None
+    assert first is not None
+    assert (record.place, record.generation) == ("path /mnt/checkpoint/onceward", first.generation)
+    assert town.ids() == list(range(8))
+    elsewhere = town.job(ends=(4, 8, 12), place="path /mnt/copy/onceward", **copied(remounted))
+    refused_with(elsewhere, CheckpointCopied)

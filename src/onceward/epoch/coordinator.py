@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from onceward.contracts import AnySink, Guarantee, WriteAheadSink
@@ -24,7 +24,8 @@ class Coordinator:
     """Begins epochs and writes their manifests for one run.
 
     `takeovers` are the epochs this run took over, with their numbers; `published` are undecided epochs that recovery
-    found published already: the engine runs them again, and they must be consumed and not staged.
+    found published already: the engine runs them again, and they must be consumed and not staged. `guarantee_of` an
+    epoch is the one under which it was begun, which may be another than the job asks for now.
     """
 
     def __init__(
@@ -33,8 +34,11 @@ class Coordinator:
         *,
         takeovers: Mapping[int, int] | None = None,
         published: Mapping[int, Fingerprint] | None = None,
+        guarantee_of: Callable[[int], Guarantee | None] = lambda epoch: None,
     ) -> None:
         self._ground = ground
+        self._begun_as = guarantee_of
+        self._running_as = ground.guarantee
         self._takeovers = dict(takeovers or {})
         self._published = dict(published or {})
         self._barriers: dict[int, str] = {}
@@ -61,6 +65,7 @@ class Coordinator:
         takeover = self._takeovers.get(epoch, 0)
         self._refuse_if_fenced(epoch, takeover)
         self._barriers = {epoch: barrier.text}
+        guarantee = self._running_as = self._guarantee_of(epoch)
         ground.hooks.on_begin(epoch)
         order = EpochOrder(
             job=ground.job,
@@ -71,9 +76,9 @@ class Coordinator:
             fingerprint=barrier.fingerprint,
             sinks=ground.sinks,
             storage=ground.storage,
-            straight=ground.guarantee is not Guarantee.EXACTLY_ONCE,
+            straight=guarantee is not Guarantee.EXACTLY_ONCE,
         )
-        return self._announce(order) if ground.guarantee is Guarantee.AT_MOST_ONCE else order
+        return self._announce(order) if guarantee is Guarantee.AT_MOST_ONCE else order
 
     def finish(self, order: EpochOrder, acks: Sequence[SlotAck], limits: PublishLimits | None = None) -> None:
         """All slots are staged: look at it, let go what may go before the decision, then write the manifest.
@@ -83,7 +88,7 @@ class Coordinator:
         """
         limits = limits or PublishLimits()
         self._verify(order, acks)
-        match self._ground.guarantee:
+        match self._running_as:
             case Guarantee.EXACTLY_ONCE:
                 self.pre_commit(order, acks)
             case Guarantee.AT_LEAST_ONCE:
@@ -160,7 +165,7 @@ class Coordinator:
                 for sink in order.sinks
             },
             barrier=self._barriers.get(order.epoch, ""),
-            guarantee=self._ground.guarantee.value,
+            guarantee=self._running_as.value,
         )
 
     def abort(self, order: EpochOrder) -> None:
@@ -177,9 +182,22 @@ class Coordinator:
 
         That too gets a manifest: the run took the epoch over, so only one with its own number counts.
         """
-        attempted = bool(self._ground.register.files(order.epoch).manifests)
+        attempted = self._was_attempted(order.epoch)
         self._write(replace(self._manifest(order, ()), straight=True))
         return None if attempted else order
+
+    def _was_attempted(self, epoch: int) -> bool:
+        """Whether an at-most-once attempt was recorded by anyone. Other manifests name what was never visible."""
+        register = self._ground.register
+        manifests = (register.manifest(epoch, takeover) for takeover in register.files(epoch).manifests)
+        return any(manifest is not None and manifest.straight for manifest in manifests)
+
+    def _guarantee_of(self, epoch: int) -> Guarantee:
+        """An epoch in flight is finished under the guarantee that it was begun under: at most once, its rows may be out
+        already; at least once, they may be out twice; exactly once, none is out, and what was staged is aborted."""
+        if epoch in self._takeovers and self._was_attempted(epoch):
+            return Guarantee.AT_MOST_ONCE
+        return self._begun_as(epoch) or self._ground.guarantee
 
     def _write(self, manifest: Manifest) -> None:
         """What the manifest rests on reaches the disk before the manifest does: see `recovery/repair.py`."""

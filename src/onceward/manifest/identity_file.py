@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-from onceward.contracts import Storage
+from onceward.contracts import Guarantee, Storage
 from onceward.errors import DamagedFile
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.manifest.sealed import seal, unseal
@@ -21,6 +21,9 @@ class IdentityRecord:
 
     `known` are other generations whose output in the target was accepted. `adopted` is the last epoch that was decided
     before onceward came to this checkpoint. `place` names the directory itself, so that a copy is noticed.
+
+    `query` is Spark's id of the query whose logs stand beside it. `guarantee` holds from epoch `since` on; the one in
+    flight below that is finished as it was begun, `before`. Records of the first releases have none of these.
     """
 
     number: int
@@ -29,6 +32,14 @@ class IdentityRecord:
     known: tuple[Generation, ...]
     adopted: int
     place: str
+    query: str | None = None
+    guarantee: Guarantee | None = None
+    since: int = 0
+    before: Guarantee | None = None
+
+    def guarantee_of(self, epoch: int) -> Guarantee | None:
+        """Under which guarantee this epoch was begun, or is to be; None when nobody has written it down."""
+        return self.guarantee if epoch >= self.since else self.before
 
     @property
     def identity(self) -> JobIdentity:
@@ -49,9 +60,7 @@ class IdentityFile:
 
     def create(self, record: IdentityRecord) -> IdentityRecord:
         """Write it if its number is free; what stands under that number afterwards, ours or another driver's."""
-        document = asdict(record)
-        document["known"] = list(record.known)
-        self._storage.create(_path(record.number), seal("identity", document))
+        self._storage.create(_path(record.number), seal("identity", _document(record)))
         return self._record(record.number)
 
     def _record(self, number: int) -> IdentityRecord:
@@ -68,9 +77,40 @@ class IdentityFile:
                 known=tuple(Generation(g) for g in document["known"]),
                 adopted=int(document["adopted"]),
                 place=str(document["place"]),
+                query=None if (query := document.get("query")) is None else str(query),
+                **_promise(document.get("guarantee")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFile(f"{path} is not an identity: {error!r}", hint="restore it from a backup") from error
+
+
+def _document(record: IdentityRecord) -> dict[str, Any]:
+    """What is not known is left out, so that a record says nothing which it cannot vouch for."""
+    document: dict[str, Any] = {
+        "number": record.number,
+        "job": record.job,
+        "generation": record.generation,
+        "known": list(record.known),
+        "adopted": record.adopted,
+        "place": record.place,
+    }
+    if record.query is not None:
+        document["query"] = record.query
+    if record.guarantee is not None:
+        before = None if record.before is None else record.before.value
+        document["guarantee"] = {"is": record.guarantee.value, "since": record.since, "before": before}
+    return document
+
+
+def _promise(stored: Any) -> dict[str, Any]:
+    if stored is None:
+        return {}
+    before = stored["before"]
+    return {
+        "guarantee": Guarantee(stored["is"]),
+        "since": int(stored["since"]),
+        "before": None if before is None else Guarantee(before),
+    }
 
 
 def _path(number: int) -> str:

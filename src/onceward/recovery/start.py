@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
 from onceward.epoch import Coordinator, Ground, Publisher, PublishLimits, newest_markers
+from onceward.epoch.ground import log
 from onceward.errors import (
     CheckpointCopied,
     CheckpointRolledBack,
@@ -28,6 +29,7 @@ from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse,
 from onceward.recovery.repair import repair, repairs_needed
 from onceward.recovery.survey import Survey, take_survey
 from onceward.recovery.targets import came_back, receipts_places, refuse_moved_receipts
+from onceward.storage import is_same_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Opened:
 
     ground: Ground
     coordinator: Coordinator
+    record: IdentityRecord
 
 
 def open_checkpoint(
@@ -47,12 +50,16 @@ def open_checkpoint(
     decisions: DecisionLog,
     place: str,
     clock: Clock,
+    query: str | None = None,
     hooks: Hooks | None = None,
     accepted: frozenset[Accept] = frozenset(),
     limits: PublishLimits | None = None,
     tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Opened:
-    """Identify, survey, refuse or recover. `place` names the directory itself, so that a copy is noticed."""
+    """Identify, survey, refuse or recover. `place` names the directory itself, so that a copy is noticed.
+
+    `query` is the engine's id of the query whose logs these are, None before its first start.
+    """
     record = IdentityFile(storage).read()
     ground = Ground(
         job=JobIdentity(name, record.generation if record else new_generation()),
@@ -66,7 +73,7 @@ def open_checkpoint(
         diverted=Diversions(storage).all(),
         hooks=hooks or Hooks(),
     )
-    _refuse_unlike(record, name, place, accepted)
+    _refuse_unlike(record, name, place, accepted, query)
     if repairs := repairs_needed(ground):
         tell(Plan(tuple(RepairLog(one) for one in repairs)))
         repair(ground, repairs)
@@ -83,15 +90,18 @@ def open_checkpoint(
             # Not a contradiction: another driver went on between our look at the logs and our look at the targets.
             raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
         raise plan.refusal
-    if record is not None and record.place != place and Accept.ROLLBACK not in accepted:
+    if record is not None and not is_same_place(record.place, place) and Accept.ROLLBACK not in accepted:
         _refuse_older_copy(survey, plan)
-    record = _identify(ground, survey, record, place)
+    record = _identify(ground, survey, record, place, query)
     ground = replace(ground, job=record.identity, adopted=record.adopted)
     with _told_plainly():
         if held := came_back(ground, markers, survey.receipts, keep_receipts=keep):
             Publisher(ground, limits).commit_survivors(held)
         done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
-    return Opened(ground, Coordinator(ground, takeovers=done.takeovers, published=done.published))
+    coordinator = Coordinator(
+        ground, takeovers=done.takeovers, published=done.published, guarantee_of=record.guarantee_of
+    )
+    return Opened(ground, coordinator, record)
 
 
 def inspect_checkpoint(
@@ -168,7 +178,9 @@ def _told_plainly() -> Iterator[None]:
         ) from error
 
 
-def _refuse_unlike(record: IdentityRecord | None, name: JobName, place: str, accepted: frozenset[Accept]) -> None:
+def _refuse_unlike(
+    record: IdentityRecord | None, name: JobName, place: str, accepted: frozenset[Accept], query: str | None = None
+) -> None:
     if record is None:
         return
     if record.job != name:
@@ -176,12 +188,23 @@ def _refuse_unlike(record: IdentityRecord | None, name: JobName, place: str, acc
             f"this checkpoint belongs to the job {record.job!r}, not to {name!r}",
             hint="give each job its own checkpoint directory, or keep the job's name",
         )
-    if record.place != place and Accept.COPY not in accepted:
+    if not is_same_place(record.place, place) and Accept.COPY not in accepted:
         raise CheckpointCopied(
             "this checkpoint directory is a copy (or was restored from one); the original may still be running",
             hint="make sure that the original is stopped or has its own target, then start once with --accept copy "
             "(in Python: accept='copy')",
         )
+    if _is_another(record.query, query) and Accept.COPY not in accepted:
+        raise CheckpointCopied(
+            f"Spark's files here are those of the query {query}; this checkpoint was made for the query {record.query}",
+            hint="the directory was put together from two checkpoints: restore it whole from one backup; if Spark's "
+            "files are the right ones, start once with --accept copy (in Python: accept='copy')",
+        )
+
+
+def _is_another(recorded: str | None, query: str | None) -> bool:
+    """Whether both are known and differ."""
+    return recorded is not None and query is not None and recorded != query
 
 
 def _refuse_older_copy(survey: Survey, plan: Plan) -> None:
@@ -195,32 +218,62 @@ def _refuse_older_copy(survey: Survey, plan: Plan) -> None:
                 pass
 
 
-def _identify(ground: Ground, survey: Survey, record: IdentityRecord | None, place: str) -> IdentityRecord:
-    """The identity to run under: the one that stands, or a new record for what the user has just accepted."""
+def _identify(
+    ground: Ground, survey: Survey, record: IdentityRecord | None, place: str, query: str | None
+) -> IdentityRecord:
+    """The identity to run under: the one that stands, or a new record for what has changed or was just accepted."""
     foreign = {r.generation for r in survey.receipts} - survey.known_generations
     if record is None:
         wanted = IdentityRecord(
-            0, ground.job.name, ground.job.generation, tuple(sorted(foreign)), ground.adopted, place
+            0, ground.job.name, ground.job.generation, tuple(sorted(foreign)), ground.adopted, place, query
         )
     else:
         # Both are refusals of the plan without any acceptance, so that an accepted one is still seen here.
         contradictions = [getattr(step, "error", None) for step in make_plan(survey).steps]
         rolled_back = any(isinstance(error, CheckpointRolledBack) for error in contradictions)
-        new_life = rolled_back or record.place != place
-        if not new_life and not foreign:
+        new_life = rolled_back or not is_same_place(record.place, place) or _is_another(record.query, query)
+        wanted = replace(
+            record,
+            known=tuple(sorted({*record.known, *foreign} | ({record.generation} if new_life else set()))),
+            generation=new_generation() if new_life else record.generation,
+            # Records of epochs that were rolled back are dropped below. They can only stand above the decided ones when
+            # Spark's logs alone went back, and then all that is decided now was settled long ago.
+            adopted=survey.decided if rolled_back and survey.watermark > survey.decided else record.adopted,
+            place=place,
+            query=query or record.query,
+        )
+    wanted = _promised(wanted, ground.guarantee, newest=max(survey.planned, survey.decided))
+    if record is not None:
+        if wanted == record:
             return record
-        known = {*record.known, *foreign} | ({record.generation} if new_life else set())
-        generation = new_generation() if new_life else record.generation
-        # Records of epochs that were rolled back are dropped below. They can only stand above the decided ones when
-        # Spark's logs alone went back, and then all that is decided now was settled long ago.
-        adopted = survey.decided if rolled_back and survey.watermark > survey.decided else record.adopted
-        wanted = IdentityRecord(record.number + 1, record.job, generation, tuple(sorted(known)), adopted, place)
+        wanted = replace(wanted, number=record.number + 1)
     standing = IdentityFile(ground.storage).create(wanted)
     if standing != wanted:
         raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
     if standing.adopted == survey.decided < survey.watermark:
         _forget_from(ground, survey.decided + 1)
     return standing
+
+
+def _promised(record: IdentityRecord, wanted: Guarantee, *, newest: int) -> IdentityRecord:
+    """The record with the guarantee that the job asks for, from the next epoch on.
+
+    The newest one may be in flight: what was begun at most once must not be sent again, and what was begun exactly once
+    must not be let go, so it is finished as it was begun. Where the logs went back, so does the change.
+    """
+    since = min(record.since, newest + 1)
+    if record.guarantee is wanted:
+        return replace(record, since=since)
+    if record.guarantee is None:
+        return replace(record, guarantee=wanted, since=newest + 1)
+    before = record.guarantee_of(newest)
+    log.warning(
+        "the guarantee changes from %s to %s with epoch %d; one that is in flight is finished as it was begun",
+        record.guarantee.value,
+        wanted.value,
+        newest + 1,
+    )
+    return replace(record, guarantee=wanted, since=newest + 1, before=before)
 
 
 def _forget_from(ground: Ground, first: int) -> None:
