@@ -15,6 +15,8 @@ from onceward.epoch.publisher_thread import PublisherThread
 from onceward.epoch.reap import Orphan, abort_transactions, orphans, pending_transactions
 from onceward.epoch.stage import EpochOrder, SinkAck, SlotAck, stage_slot
 from onceward.epoch.takeover import settle_fates, take_over
+from onceward.epoch.watchdog import Watchdog, no_longer_than
+from onceward.epoch.watched import watched
 
 __all__ = [
     "Coordinator",
@@ -29,11 +31,13 @@ __all__ = [
     "SinkAck",
     "SlotAck",
     "Waiting",
+    "Watchdog",
     "abort_transactions",
     "age_of",
     "as_ranges",
     "missing",
     "newest_markers",
+    "no_longer_than",
     "orphans",
     "pending_transactions",
     "rolled_back_target",
@@ -42,4 +46,5 @@ __all__ = [
     "stage_slot",
     "survivors",
     "take_over",
+    "watched",
 ]

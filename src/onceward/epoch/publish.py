@@ -32,6 +32,7 @@ from onceward.epoch.housekeeping import Housekeeping
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import Orphan
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
+from onceward.epoch.watchdog import no_longer_than
 from onceward.errors import (
     CheckpointRolledBack,
     DamagedFile,
@@ -41,6 +42,7 @@ from onceward.errors import (
     OutputLost,
     PublishFailed,
     SinkMissing,
+    attributed,
 )
 from onceward.identity import Fingerprint, SinkName
 from onceward.manifest import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
@@ -174,8 +176,11 @@ class Publisher:
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
         while True:
             cause: Exception | None = None
+            # A repetition that begins just before the deadline gets a tenth of it: enough to tell slow from hanging.
+            left_s = max(started + limits.deadline_s - clock.monotonic(), limits.deadline_s / 10)
             try:
-                outcome = attempt()
+                with no_longer_than(left_s), attributed(sink=sink.name, epoch=manifest.epoch):
+                    outcome = attempt()
             except OncewardError:
                 raise
             except Exception as error:

@@ -9,9 +9,15 @@ from onceward.epoch.doubt import Waiting
 from onceward.epoch.ground import Ground
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.publish import Publisher
+from onceward.epoch.watchdog import Watchdog
+from onceward.errors import PublishFailed
 
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
+_LAST_WORDS_S = 5.0
+"""What is left for a failing delivery to say why, once nobody wants to wait for it any more."""
+_STILL_S = 60.0
+"""How much longer than a delivery may take nothing has to move until it is taken for stuck (a disk that hangs)."""
 
 
 class PublisherThread:
@@ -20,8 +26,12 @@ class PublisherThread:
     It looks often just after a pre-commit, when the decision is due, and sleeps while nothing is undecided.
     """
 
-    def __init__(self, ground: Ground, limits: PublishLimits | None = None) -> None:
+    def __init__(
+        self, ground: Ground, limits: PublishLimits | None = None, *, watchdog: Watchdog | None = None
+    ) -> None:
         self._ground = ground
+        self._limits = limits or PublishLimits()
+        self._watchdog = watchdog
         self._publisher = Publisher(ground, limits, gave_up=lambda: self._hurry.is_set())
         self._hurry = threading.Event()
         self._changed = threading.Condition()
@@ -59,16 +69,47 @@ class PublisherThread:
             raise self.error
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Publish what is decided, then end. After `timeout_s` it stops repeating failed deliveries."""
+        """Publish what is decided, then end; raises what kept it from doing so.
+
+        After `timeout_s` failed deliveries are no longer repeated, and one that does not come back is left alone:
+        `PublishFailed` says what it waits for. Without a time-out it waits as long as anything moves.
+        """
         if self._thread.ident is None:
             return
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join(timeout_s)
+        if timeout_s is None:
+            self._join_while_it_moves(2 * self._limits.deadline_s + _STILL_S)
+        else:
+            self._thread.join(timeout_s)
         self._hurry.set()
-        self._thread.join()
+        self._thread.join(_LAST_WORDS_S)
+        if self._thread.is_alive():
+            raise PublishFailed(
+                f"publishing did not end within {'its deadline' if timeout_s is None else f'{timeout_s:.0f} s'}: "
+                f"{self.why_busy()}",
+                epoch=self._watermark + 1,
+                hint="what is decided stays staged and is published first at the next start, in a new process; a call "
+                "that hangs may still succeed, and is then found",
+            )
         self.raise_error()
+
+    def why_busy(self) -> str | None:
+        """What is still going on, None when nothing is: the thread has ended, and every call has come back."""
+        if self._watchdog is not None and (call := self._watchdog.outstanding()) is not None:
+            return call
+        return "it waits for the checkpoint's storage or a hook" if self._thread.is_alive() else None
+
+    def _join_while_it_moves(self, patience_s: float) -> None:
+        while True:
+            before = self._progress()
+            self._thread.join(patience_s)
+            if not self._thread.is_alive() or self._progress() == before:
+                return
+
+    def _progress(self) -> tuple[int, int]:
+        return self._watermark, self._watchdog.calls if self._watchdog is not None else 0
 
     def _work(self) -> None:
         try:
