@@ -25,14 +25,17 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
-from onceward.epoch import Ground, PublishLimits
+from onceward.epoch import Ground, PublishLimits, Watchdog, watched
 from onceward.errors import ConfigurationError, GuaranteeUnavailable
 from onceward.identity import JobName, checked_name, sink_digest
 from onceward.manifest import IdentityFile
 from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, look_at, open_checkpoint
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
+from onceward.spark.held import Hold, hold
 from onceward.spark.leftovers import remove_leftovers
+from onceward.spark.options import refuse_async_progress, trigger_arguments
+from onceward.spark.query_id import is_running_on, put_back, recorded_query
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
@@ -41,8 +44,6 @@ from onceward.storage import LocalStorage, local_path, make_folders, place_of, s
 
 OUTPUT_MODES = ("append", "update", "complete")
 log = logging.getLogger("onceward")
-
-_ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class Job:
         checked_name("job", self.name)
         check_together(self.sinks, checked_guarantee(self.guarantee))
         local_path(self.checkpoint)
-        _trigger_arguments(self.trigger)
+        trigger_arguments(self.trigger)
         if self.output_mode not in OUTPUT_MODES:
             raise ConfigurationError(
                 f"output_mode {self.output_mode!r} is unknown", hint=f"use one of: {', '.join(OUTPUT_MODES)}"
@@ -85,7 +86,7 @@ class Job:
         retention_from(self.keep_published)
         if self.max_unpublished_epochs < 1:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
-        _refuse_async_progress(self.options)
+        refuse_async_progress(self.options)
 
     def run(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> None:
         """Start and block until the job ends; an interrupt (Ctrl-C) stops it between two epochs."""
@@ -97,36 +98,55 @@ class Job:
 
     def start(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> Run:
         """Check, recover, and start; returns at once."""
+        watchdog = Watchdog(SystemClock(), self.publish_deadline_s)
+        held = hold(local_path(self.checkpoint), self.name, watchdog)
+        try:
+            return self._started(spark, accept, watchdog, held)
+        except BaseException:
+            held.release()
+            raise
+
+    def _started(self, spark: SparkSession, accept: str | Iterable[str], watchdog: Watchdog, held: Hold) -> Run:
         guarantee = Guarantee(self.guarantee)
         check_retention(spark, self.max_unpublished_epochs)
         frame = check_pipeline(self.pipeline(spark), guarantee)
-        sinks = chosen_sinks(self.sinks, guarantee)
+        sinks = chosen_sinks(self.sinks, guarantee, watchdog)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
         _warn(sinks, needs_of(self, spark))
+        root = local_path(self.checkpoint)
         opened = open_job_checkpoint(
             name=self.name,
-            checkpoint=self.checkpoint,
+            checkpoint=root,
             sinks=sinks,
             guarantee=guarantee,
             hooks=self.hooks,
             accept=accept,
             limits=self._limits.publish,
         )
-        delivery = Delivery(opened, self._limits, output_mode=self.output_mode, checked=True)
+        delivery = Delivery(
+            opened,
+            self._limits,
+            checkpoint=root,
+            output_mode=self.output_mode,
+            checked=True,
+            watchdog=watchdog,
+            hold=held,
+        )
         writer = (
             frame.writeStream.queryName(self.name)
             .outputMode(self.output_mode)
             .options(**self.options)
-            .option("checkpointLocation", str(local_path(self.checkpoint)))
+            .option("checkpointLocation", str(root))
             .foreachBatch(delivery)
         )
         if self.trigger is not None:
-            writer = writer.trigger(**_trigger_arguments(self.trigger))  # type: ignore[arg-type]
+            writer = writer.trigger(**trigger_arguments(self.trigger))  # type: ignore[arg-type]
         try:
             query = writer.start()
         except BaseException:
             delivery.close(timeout_s=0)
             raise
+        held.given_to(delivery, lambda: query.isActive)
         return Run(self.name, query, delivery, opened.ground)
 
     @property
@@ -160,19 +180,30 @@ def foreach_batch(
     publishes the last epochs. Make a new one for every start.
     """
     checked_name("job", name)
-    wanted = checked_guarantee(guarantee)
-    opened = open_job_checkpoint(
-        name=name,
-        checkpoint=checkpoint,
-        sinks=chosen_sinks(sinks, wanted),
-        guarantee=wanted,
-        hooks=hooks or Hooks(),
-        accept=accept,
-        limits=PublishLimits(deadline_s=publish_deadline_s),
-    )
+    wanted, root = checked_guarantee(guarantee), local_path(checkpoint)
     publish = PublishLimits(deadline_s=publish_deadline_s, keep_published=retention_from(keep_published))
     limits = DeliveryLimits(max_unpublished_epochs=max_unpublished_epochs, publish=publish)
-    return Delivery(opened, limits, output_mode=output_mode, checked=False)
+    watchdog = Watchdog(SystemClock(), publish_deadline_s)
+    held = hold(root, name, watchdog)
+    try:
+        opened = open_job_checkpoint(
+            name=name,
+            checkpoint=root,
+            sinks=chosen_sinks(sinks, wanted, watchdog),
+            guarantee=wanted,
+            hooks=hooks or Hooks(),
+            accept=accept,
+            limits=limits.publish,
+        )
+        delivery = Delivery(
+            opened, limits, checkpoint=root, output_mode=output_mode, checked=False, watchdog=watchdog, hold=held
+        )
+    except BaseException:
+        held.release()
+        raise
+    # Where Spark does not tell, it runs until it is closed.
+    held.given_to(delivery, lambda: is_running_on(root) is not False)
+    return delivery
 
 
 def needs_of(job: Job, spark: SparkSession) -> Needs:
@@ -202,6 +233,7 @@ def open_job_checkpoint(
     """Open the onceward folder of a Spark checkpoint directory and recover."""
     root = local_path(checkpoint)
     folder = root / "onceward"
+    query = recorded_query(root)
     opened = open_checkpoint(
         name=JobName(name),
         sinks=sinks,
@@ -210,6 +242,7 @@ def open_job_checkpoint(
         decisions=SparkLogs(root),
         place=_place(folder),
         clock=SystemClock(),
+        query=query,
         hooks=hooks,
         accepted=accepted_from(accept),
         limits=limits,
@@ -217,6 +250,8 @@ def open_job_checkpoint(
     )
     for removed in remove_leftovers(root):
         log.info("removed %s: a driver died, or lost its power, while Spark began", removed)
+    if put_back(root, opened.record.query):
+        log.warning("Spark's file metadata was gone; it is written again, with the id that the query had")
     return opened
 
 
@@ -239,7 +274,7 @@ def job_ground(job: Job) -> Ground:
     """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
     root = local_path(job.checkpoint)
     ground, record = look_at(
-        sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee)),
+        sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee), Watchdog(SystemClock(), job.publish_deadline_s)),
         storage=LocalStorage(root / "onceward"),
         decisions=SparkLogs(root),
         place=_place(root / "onceward") if root.is_dir() else "",
@@ -284,10 +319,15 @@ def checked_guarantee(text: str) -> Guarantee:
         raise ConfigurationError(f"guarantee {text!r} is unknown", hint=f"use one of: {known}") from None
 
 
-def chosen_sinks(sinks: Sequence[Sink], guarantee: Guarantee) -> tuple[AnySink, ...]:
-    """The sinks to work with in this start: those that leave their template open have asked their target."""
+def chosen_sinks(sinks: Sequence[Sink], guarantee: Guarantee, watchdog: Watchdog | None = None) -> tuple[AnySink, ...]:
+    """The sinks to work with in this start: those that leave their template open have asked their target.
+
+    Whatever is asked of them on the driver is bounded by the watchdog.
+    """
     check_together(sinks, guarantee)
-    return tuple(sink.choose() if isinstance(sink, TemplateChoice) else sink for sink in sinks)  # type: ignore[misc]
+    dog = watchdog or Watchdog(SystemClock(), PublishLimits().deadline_s)
+    chosen = (watched(sink, dog).choose() if isinstance(sink, TemplateChoice) else sink for sink in sinks)
+    return tuple(watched(sink, dog) for sink in chosen)  # type: ignore[misc]
 
 
 def check_together(sinks: Sequence[Sink], guarantee: Guarantee) -> None:
@@ -322,35 +362,6 @@ def _refuse_unpicklable(sink: Sink) -> None:
             f"sink {sink.name!r} cannot be sent to the executors: {error}",
             hint="keep only settings in the sink; open connections in begin_transaction, commit or send_values",
         ) from error
-
-
-def _refuse_async_progress(options: dict[str, str]) -> None:
-    for key, value in options.items():
-        if key.lower() == _ASYNC_PROGRESS and str(value).lower() == "true":
-            raise ConfigurationError(
-                "async progress tracking is on: Spark then decides epochs it has not recorded, and a restart changes "
-                "which rows belong to which epoch",
-                hint=f"remove the option {key}",
-            )
-
-
-def _trigger_arguments(trigger: str | None) -> dict[str, str | bool]:
-    """Spark's keyword arguments for our trigger."""
-    if trigger is None:
-        return {}
-    if trigger == "available-now":
-        return {"availableNow": True}
-    first = trigger.split()[0].lower() if trigger.strip() else ""
-    if first in {"continuous", "real-time", "realtime"}:
-        raise ConfigurationError(
-            f"the trigger {trigger!r} has no micro-batches, so there is no decision to deliver by",
-            hint='use an interval such as "1 second", "available-now", or None for as fast as possible',
-        )
-    if not first[:1].isdigit():
-        raise ConfigurationError(
-            f"the trigger {trigger!r} is unknown", hint='use "10 seconds", "available-now", or None'
-        )
-    return {"processingTime": trigger}
 
 
 def accepted_from(accept: str | Iterable[str]) -> frozenset[Accept]:

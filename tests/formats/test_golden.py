@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from onceward.committers import FileCheckpointCommitter, SQLiteCheckpointCommitter
-from onceward.contracts import Receipt, SlotContext, SlotValues
+from onceward.contracts import Guarantee, Receipt, SlotContext, SlotValues
 from onceward.errors import DamagedFile
 from onceward.identity import (
     Fingerprint,
@@ -80,8 +80,16 @@ STAGED = {
 }
 ROWS = pa.record_batch({"id": pa.array([1, 2], pa.int64()), "app": pa.array(["maps", None], pa.string())})
 
-FIRST = IdentityRecord(0, JOB.name, Generation("zzzzzzzz"), (), -1, "inode 1")
-IDENTITY = IdentityRecord(1, JOB.name, JOB.generation, (Generation("zzzzzzzz"),), 4, "inode 2")
+FIRST_IDENTITY = IdentityRecord(1, JOB.name, JOB.generation, (Generation("zzzzzzzz"),), 4, "inode 2")
+FIRST = IdentityRecord(0, JOB.name, Generation("zzzzzzzz"), (), -1, "inode 1", None, Guarantee.EXACTLY_ONCE)
+IDENTITY = replace(
+    FIRST_IDENTITY,
+    place="path /mnt/é/checkpoint/onceward",
+    query="2e6c4492-d998-4939-b5fd-6c44ff104fae",
+    guarantee=Guarantee.AT_LEAST_ONCE,
+    since=5,
+    before=Guarantee.AT_MOST_ONCE,
+)
 DIVERSION = Diversion(
     7, TABLE, {"ow1_o62fkhvi_abcdefgh_rwi2dj_7_1_0_z_runrun": (3, 17)}, "rejected/rejected-o62fkhvi-7-table.jsonl"
 )
@@ -159,7 +167,8 @@ def test_writing_the_same_values_yields_the_same_bytes(path: str, tmp_path: Path
 
 
 def test_identities_are_read_and_the_last_counts() -> None:
-    assert IdentityFile(LocalStorage(FOLDER)).read() == IDENTITY
+    assert IdentityFile(LocalStorage(FOLDER)).read() == FIRST_IDENTITY
+    assert IdentityFile(LocalStorage(NEWER)).read() == IDENTITY
 
 
 def test_register_is_read() -> None:

@@ -23,7 +23,7 @@ class IdentityRecord:
     before onceward came to this checkpoint. `place` names the directory itself, so that a copy is noticed.
 
     `query` is Spark's id of the query whose logs stand beside it. `guarantee` holds from epoch `since` on; the one in
-    flight below that is finished as it was begun, `before`. Records of the first releases have none of these.
+    flight below that is finished as it was begun, `before`. Records of version 1 have none of these.
     """
 
     number: int
@@ -85,24 +85,21 @@ class IdentityFile:
 
 
 def _document(record: IdentityRecord) -> dict[str, Any]:
-    """What is not known is left out, so that a record says nothing which it cannot vouch for."""
-    document: dict[str, Any] = {
+    guarantee, before = (None if one is None else one.value for one in (record.guarantee, record.before))
+    return {
         "number": record.number,
         "job": record.job,
         "generation": record.generation,
         "known": list(record.known),
         "adopted": record.adopted,
         "place": record.place,
+        "query": record.query,
+        "guarantee": None if guarantee is None else {"is": guarantee, "since": record.since, "before": before},
     }
-    if record.query is not None:
-        document["query"] = record.query
-    if record.guarantee is not None:
-        before = None if record.before is None else record.before.value
-        document["guarantee"] = {"is": record.guarantee.value, "since": record.since, "before": before}
-    return document
 
 
 def _promise(stored: Any) -> dict[str, Any]:
+    """What a record says about the guarantee; nothing before version 2."""
     if stored is None:
         return {}
     before = stored["before"]

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from onceward.epoch import EpochOrder, PublisherThread, PublishLimits, SlotAck, Waiting
-from onceward.errors import EpochTimedOut, OncewardError
+from onceward.epoch import (
+    EpochOrder,
+    PublisherThread,
+    PublishLimits,
+    SlotAck,
+    Waiting,
+    Watchdog,
+    no_longer_than,
+    stage_slot,
+)
+from onceward.errors import EpochTimedOut, Fenced, OncewardError, attributed
+from onceward.manifest import IdentityFile
 from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
+from onceward.spark.held import Hold
 from onceward.spark.probe import probe_folders
+from onceward.spark.query_id import refuse_another_query
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_retention
 from onceward.spark.staging import (
@@ -29,6 +44,9 @@ from onceward.spark.staging import (
 # Spark prints the traces of any error that leaves `foreachBatch`, except one: an interruption by its own stop, which it
 # knows by this text. (It searches with an expression that overflows the stack on the long text of a real one.)
 _INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"
+
+_LAST_WORDS_S = 5.0
+_ABORT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +66,27 @@ class StopRequested(OncewardError):
 class Delivery:
     """Give it to `DataFrame.writeStream.foreachBatch`. One per query and run; `close` publishes what is decided."""
 
-    def __init__(self, opened: Opened, limits: DeliveryLimits, *, output_mode: str, checked: bool) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        limits: DeliveryLimits,
+        *,
+        checkpoint: Path,
+        output_mode: str,
+        checked: bool,
+        watchdog: Watchdog,
+        hold: Hold,
+    ) -> None:
         self._ground = opened.ground
+        self._record = opened.record
+        self._checkpoint = checkpoint
+        self._watchdog = watchdog
+        self._hold = hold
         self._coordinator = opened.coordinator
         self._limits = limits
         self._output_mode = output_mode
         self._checked = checked
-        self._publisher = PublisherThread(opened.ground, limits.publish)
+        self._publisher = PublisherThread(opened.ground, limits.publish, watchdog=watchdog)
         self._publisher.start()
         self._running = threading.Lock()
         self._stopping = False
@@ -63,6 +95,8 @@ class Delivery:
         self._last_rows = limits.small_epoch_rows + 1
         self._batch_size = BatchSize()
         self._newest = -1
+        self._closed = False
+        self._cancel: Callable[[], None] = lambda: None
         self.error: OncewardError | None = None
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
@@ -79,18 +113,21 @@ class Delivery:
         with self._running:
             if self._stopping:
                 return False
+            if self._newest < 0:
+                self._first_look(batch)
             if not self._checked:
                 check_retention(batch.sparkSession, self._limits.max_unpublished_epochs)
                 check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
                 self._checked = True
             if self._newest < 0:
-                use_this_python(batch)
-                probe_folders(batch.sparkSession.sparkContext, self._ground)
+                with self._time_limit(batch, epoch):
+                    probe_folders(batch.sparkSession.sparkContext, self._ground)
                 if not may_be_computed_twice(batch):
                     self._small_rows = -1
             order = self._coordinator.begin(epoch)
             if order is None:
-                consume(batch)
+                with self._time_limit(batch, epoch):
+                    consume(batch)
             else:
                 self._coordinator.finish(order, self._stage(batch, order), self._limits.publish)
             self._newest = epoch
@@ -105,22 +142,60 @@ class Delivery:
         """What waits in the targets, as the publisher last saw it."""
         return self._publisher.in_doubt()
 
-    def finish_epoch(self) -> int:
-        """Begin no further epoch, wait for the running one to be staged; the newest epoch that can be decided."""
+    def _first_look(self, batch: DataFrame) -> None:
+        """In the first epoch of a run, before anything is staged."""
+        if self._closed:
+            raise Fenced(
+                "this callable was closed, or another one was made for its checkpoint since",
+                hint="make a new one for every start of the query",
+            )
+        query = refuse_another_query(batch, self._checkpoint)
+        if query is not None and self._record.query is None:
+            record = replace(self._record, number=self._record.number + 1, query=query)
+            if IdentityFile(self._ground.storage).create(record) != record:
+                raise Fenced("another driver has just opened this checkpoint", hint="start one for one checkpoint")
+            self._record = record
+        use_this_python(batch)
+
+    def finish_epoch(self, timeout_s: float) -> int:
+        """Begin no further epoch, wait for the running one to be staged; the newest epoch that can be decided.
+
+        One that takes longer is cancelled; `EpochTimedOut` if even that does not end it.
+        """
         self._stopping = True
-        with self._running:
-            return self._newest
+        if not self._running.acquire(timeout=timeout_s):
+            self.cancel_epoch()
+            if not self._running.acquire(timeout=_LAST_WORDS_S):
+                raise EpochTimedOut(
+                    f"the running epoch did not end within {timeout_s:.0f} s, nor when it was cancelled: "
+                    f"{self._watchdog.outstanding() or 'it waits for Spark'}",
+                    hint="nothing of it is visible; the next start, in a new process, aborts it and computes it again",
+                )
+        self._running.release()
+        return self._newest
+
+    def cancel_epoch(self) -> None:
+        """Cancel the Spark jobs of the running epoch, if there is one."""
+        self._cancel()
 
     def close(self, timeout_s: float | None = None) -> None:
         """Publish what is decided, then end the publisher; raises what kept it from doing so."""
-        self._publisher.close(timeout_s)
+        self._closed = True
+        try:
+            self._publisher.close(timeout_s)
+        finally:
+            self._hold.release()
+
+    def why_busy(self) -> str | None:
+        """What is still going on after `close`, if anything."""
+        return self._publisher.why_busy()
 
     def _stage(self, batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
         try:
             with self._time_limit(batch, order.epoch):
                 acks = None
                 if self._last_rows <= self._small_rows:
-                    acks = stage_on_driver(batch, order, self._small_rows)
+                    acks = stage_on_driver(batch, order, self._small_rows, stage=self._stage_here)
                 if acks is None:
                     acks = stage_by_engine(batch, order)
                 if acks is None:
@@ -132,9 +207,17 @@ class Delivery:
         self._last_rows = sum(ack.rows for ack in acks)
         return acks
 
+    def _stage_here(self, order: EpochOrder, *, slot: int, attempt: int, batches: list[pa.RecordBatch]) -> SlotAck:
+        """No Spark job can be cancelled here, so the watchdog bounds it; what hangs may still stage, and is reaped."""
+        sinks = ", ".join(sink.name for sink in order.sinks)
+        do = partial(stage_slot, order, slot=slot, attempt=attempt, batches=batches)
+        with no_longer_than(self._limits.epoch_timeout_s or 0), attributed(sink=sinks, epoch=order.epoch):
+            return self._watchdog.call(sinks, "staging on the driver", do, error=EpochTimedOut)
+
     def _try_abort(self, order: EpochOrder) -> None:
         try:
-            self._coordinator.abort(order)
+            with no_longer_than(_ABORT_S):
+                self._coordinator.abort(order)
         except Exception as error:
             self.error = self.error or OncewardError(
                 f"the epoch failed and could not be aborted: {error}",
@@ -144,34 +227,37 @@ class Delivery:
 
     @contextmanager
     def _time_limit(self, batch: DataFrame, epoch: int) -> Iterator[None]:
-        """Cancel the epoch's Spark jobs, by a tag of their own, when they take longer than they may."""
+        """Cancel the epoch's Spark jobs, by a tag of their own, when they take longer than they may, or at a stop."""
         timeout_s = self._limits.epoch_timeout_s
-        if timeout_s is None:
-            yield
-            return
         context = batch.sparkSession.sparkContext
         tag = f"onceward-{self._ground.run}-{epoch}"
-        expired = threading.Event()
+        cancelled: list[str] = []
 
-        def cancel() -> None:
-            expired.set()
+        def cancel(why: str) -> None:
+            cancelled.append(why)
             context.cancelJobsWithTag(tag)
 
-        timer = threading.Timer(timeout_s, cancel)
+        too_long = partial(cancel, f"it took longer than {timeout_s or 0:.0f} s")
+        timer = None if timeout_s is None else threading.Timer(timeout_s, too_long)
         context.addJobTag(tag)
-        timer.start()
+        self._cancel = partial(cancel, "the run was stopped, and it did not end in time")
+        if timer is not None:
+            timer.start()
         try:
             yield
         except Exception as error:
-            if not expired.is_set():
+            if not cancelled or isinstance(error, EpochTimedOut):
                 raise
             raise EpochTimedOut(
-                f"the epoch took longer than {timeout_s:.0f} s and was cancelled",
+                f"the epoch was cancelled: {cancelled[0]}",
                 epoch=epoch,
-                hint="raise epoch_timeout_s, or make epochs smaller (maxFilesPerTrigger, maxOffsetsPerTrigger)",
+                hint="nothing of it is visible, and it runs again at the next start; give it more time, or make epochs "
+                "smaller (maxFilesPerTrigger, maxOffsetsPerTrigger)",
             ) from error
         finally:
-            timer.cancel()
+            self._cancel = lambda: None
+            if timer is not None:
+                timer.cancel()
             context.removeJobTag(tag)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 
@@ -9,11 +10,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceward.epoch import Ground, Waiting
-from onceward.errors import PublishFailed
+from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
 from onceward.spark.delivery import Delivery, StopRequested
 
 _LOOK_S = 0.5
 _DECISION_S = 30.0
+_STOP_S = 60.0
+_LAST_WORDS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Run:
         try:
             while not self.query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]
                 if self._delivery.publisher_error is not None:
-                    self.query.stop()
+                    self._stop_query(_STOP_S)
                     break
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
@@ -73,17 +76,58 @@ class Run:
         return True
 
     def stop(self, timeout_s: float = 60.0) -> None:
-        """Finish the running epoch, publish what is decided, close. Nothing of the next epoch is begun."""
-        newest = self._delivery.finish_epoch()
-        deadline = time.monotonic() + min(timeout_s, _DECISION_S)
+        """Finish the running epoch, publish what is decided, close. Nothing of the next epoch is begun.
+
+        An epoch that is not staged by then is cancelled (`EpochTimedOut`): it is aborted and runs again at the next
+        start. What is not published by then stays staged (`PublishFailed`). It never waits without end.
+        """
+        end = time.monotonic() + timeout_s
+        stuck: OncewardError | None = None
+        newest = -1
+        try:
+            newest = self._delivery.finish_epoch(timeout_s)
+        except EpochTimedOut as error:
+            stuck = error
+        deadline = max(min(end, time.monotonic() + _DECISION_S), time.monotonic() + _LAST_WORDS_S)
         while self.query.isActive and self._ground.decisions.decided() < newest and time.monotonic() < deadline:
             time.sleep(0.01)
         try:
-            self.query.stop()
+            self._stop_query(max(end - time.monotonic(), _LAST_WORDS_S))
         except StreamingQueryException as error:
             if not isinstance(self._delivery.error, StopRequested):
                 self._close_after(error)
-        self._close(timeout_s)
+        except EpochTimedOut as error:
+            stuck = stuck or error
+        self._close(max(end - time.monotonic(), 0.0))
+        if stuck is None and isinstance(self._delivery.error, EpochTimedOut):
+            stuck = self._delivery.error
+        if stuck is not None:
+            raise stuck
+
+    def _stop_query(self, timeout_s: float) -> None:
+        """Spark's own stop waits until `foreachBatch` has returned, without end; here it is cancelled after a while."""
+        ended: list[BaseException | None] = []
+
+        def stop() -> None:
+            try:
+                self.query.stop()
+                ended.append(None)
+            except BaseException as error:
+                ended.append(error)
+
+        stopping = threading.Thread(target=stop, name="onceward-stop", daemon=True)
+        stopping.start()
+        stopping.join(timeout_s)
+        if stopping.is_alive():
+            self._delivery.cancel_epoch()
+            stopping.join(_LAST_WORDS_S)
+        if not ended:
+            raise EpochTimedOut(
+                f"Spark has not stopped the query within {timeout_s:.0f} s: {self._delivery.why_busy() or 'no reason'}",
+                hint="end this process; what is decided is published at the next start, what is not is computed again",
+            )
+        if ended[0] is not None:
+            raise ended[0]
 
     def _close(self, timeout_s: float | None = None) -> None:
         if self._closed:

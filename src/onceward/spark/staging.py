@@ -8,7 +8,7 @@ import gc
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -171,7 +171,9 @@ def may_be_computed_twice(batch: DataFrame) -> bool:
     return int(batch.sparkSession.conf.get(_STATE_FORMAT, "1") or 1) < 2
 
 
-def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list[SlotAck] | None:
+def stage_on_driver(
+    batch: DataFrame, order: EpochOrder, most_rows: int, stage: Callable[..., SlotAck] = stage_slot
+) -> list[SlotAck] | None:
     """The whole epoch as one slot, staged here, if it has no more than `most_rows`; None when it has more.
 
     Asking for one row more than allowed makes the answer certain and bounds what the driver holds: fewer rows than
@@ -183,7 +185,7 @@ def stage_on_driver(batch: DataFrame, order: EpochOrder, most_rows: int) -> list
     if sum(part.num_rows for part in parts) > most_rows:
         return None
     schema = arrow_schema(batch.schema)
-    return [stage_slot(order, slot=0, attempt=0, batches=[in_utc(part, schema) for part in parts])]
+    return [stage(order, slot=0, attempt=0, batches=[in_utc(part, schema) for part in parts])]
 
 
 def consume(batch: DataFrame) -> None:
