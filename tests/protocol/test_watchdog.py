@@ -349,9 +349,10 @@ def test_a_watched_sink_is_its_sink_in_every_other_respect() -> None:
     assert seen.found == "later"  # type: ignore[attr-defined]
     assert unwatched(seen) is sink
     assert unwatched(sink) is sink
-    assert type(
-        pickle.loads(pickle.dumps(watched(FakeTwoPhaseSink(MemoryTarget()), Watchdog(ManualClock(), 1.0))))
-    ) is (FakeTwoPhaseSink)
+    assert seen.keeps_receipts
+    assert not watched(FakeWriteAheadSink(MemoryTarget()), Watchdog(ManualClock(), LIMIT_S)).keeps_receipts
+    plain = watched(FakeTwoPhaseSink(MemoryTarget()), Watchdog(ManualClock(), LIMIT_S))
+    assert type(pickle.loads(pickle.dumps(plain))) is FakeTwoPhaseSink
 
 
 def test_the_other_way_to_a_target_is_watched_too(lock: Lock) -> None:

@@ -17,7 +17,7 @@ from onceward.epoch.watchdog import Watchdog
 from onceward.errors import OncewardError, PublishFailed, TargetUnavailable
 
 PUBLISHING = ("commit", "commit_all", "send_transaction", "send_values")
-ASKING = ("choose", "check", "cautions", "receipts", "forget", "abort", "pending", "find_rejected")
+ASKING = ("choose", "check", "cautions", "receipts", "receipts_at", "forget", "abort", "pending", "find_rejected")
 STAGING = ("begin_transaction", "invoke", "pre_commit", "discard", "engine_target", "engine_pre_commit")
 """Not watched one by one: an attempt must stay in one thread from its beginning to its end."""
 OF_A_COMMITTER = ("open", "is_checkpoint_committed", "commit_checkpoint", "forget")
@@ -64,7 +64,11 @@ def _sink_class(kind: type) -> type:
         kind: Any = type(inner.committer)
         return _made(inner.committer, watchdog, name, _committer_class(kind))  # type: ignore[no-any-return]
 
-    own: dict[str, Any] = {call: _call(call, call, error) for call, error in _ERRORS.items() if hasattr(kind, call)}
+    # What a sink has not overridden does nothing, and that it has not is asked for elsewhere.
+    calls = {
+        call: error for call, error in _ERRORS.items() if getattr(kind, call, None) is not getattr(Sink, call, None)
+    }
+    own: dict[str, Any] = {call: _call(call, call, error) for call, error in calls.items()}
     own["other_way"] = property(other_way)
     if issubclass(kind, WriteAheadSink):
         own["committer"] = property(committer)

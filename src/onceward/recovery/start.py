@@ -90,7 +90,7 @@ def open_checkpoint(
             # Not a contradiction: another driver went on between our look at the logs and our look at the targets.
             raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
         raise plan.refusal
-    if record is not None and not is_same_place(record.place, place) and Accept.ROLLBACK not in accepted:
+    if record is not None and _is_copy(record, place, query) and Accept.ROLLBACK not in accepted:
         _refuse_older_copy(survey, plan)
     record = _identify(ground, survey, record, place, query)
     ground = replace(ground, job=record.identity, adopted=record.adopted)
@@ -98,9 +98,8 @@ def open_checkpoint(
         if held := came_back(ground, markers, survey.receipts, keep_receipts=keep):
             Publisher(ground, limits).commit_survivors(held)
         done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
-    coordinator = Coordinator(
-        ground, takeovers=done.takeovers, published=done.published, guarantee_of=record.guarantee_of
-    )
+    begun_as = record.guarantee_of
+    coordinator = Coordinator(ground, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
     return Opened(ground, coordinator, record)
 
 
@@ -202,6 +201,11 @@ def _refuse_unlike(
         )
 
 
+def _is_copy(record: IdentityRecord, place: str, query: str | None) -> bool:
+    """Whether the directory, or the query whose logs are in it, is another than the one that was recorded."""
+    return not is_same_place(record.place, place) or _is_another(record.query, query)
+
+
 def _is_another(recorded: str | None, query: str | None) -> bool:
     """Whether both are known and differ."""
     return recorded is not None and query is not None and recorded != query
@@ -231,7 +235,7 @@ def _identify(
         # Both are refusals of the plan without any acceptance, so that an accepted one is still seen here.
         contradictions = [getattr(step, "error", None) for step in make_plan(survey).steps]
         rolled_back = any(isinstance(error, CheckpointRolledBack) for error in contradictions)
-        new_life = rolled_back or not is_same_place(record.place, place) or _is_another(record.query, query)
+        new_life = rolled_back or _is_copy(record, place, query)
         wanted = replace(
             record,
             known=tuple(sorted({*record.known, *foreign} | ({record.generation} if new_life else set()))),
