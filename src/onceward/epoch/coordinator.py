@@ -107,7 +107,7 @@ class Coordinator:
             with contextlib.suppress(Exception):
                 self.abort(order)
             # Who was overtaken finds nothing either: its transactions were aborted for it.
-            if self._ground.guarantee is not Guarantee.AT_MOST_ONCE:
+            if self._running_as is not Guarantee.AT_MOST_ONCE:
                 self._refuse_if_fenced(order.epoch, order.takeover)
             raise
 

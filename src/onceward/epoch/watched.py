@@ -17,11 +17,23 @@ from onceward.epoch.watchdog import Watchdog
 from onceward.errors import OncewardError, PublishFailed, TargetUnavailable
 
 PUBLISHING = ("commit", "commit_all", "send_transaction", "send_values")
-ASKING = ("choose", "check", "cautions", "receipts", "receipts_at", "forget", "abort", "pending", "find_rejected")
+ASKING = (
+    "choose",
+    "check",
+    "cautions",
+    "shared_folders",
+    "receipts",
+    "receipts_at",
+    "forget",
+    "verify",
+    "abort",
+    "pending",
+    "find_rejected",
+)
 STAGING = ("begin_transaction", "invoke", "pre_commit", "discard", "engine_target", "engine_pre_commit")
 """Not watched one by one: an attempt must stay in one thread from its beginning to its end."""
 OF_A_COMMITTER = ("open", "is_checkpoint_committed", "commit_checkpoint", "forget")
-_LISTS = {"cautions", "receipts", "pending", "find_rejected"}
+_LISTS = {"cautions", "shared_folders", "receipts", "verify", "pending", "find_rejected"}
 """Their answers may be computed while they are read: that has to happen inside the call."""
 
 _ERRORS: Mapping[str, type[OncewardError]] = {
