@@ -89,14 +89,14 @@ class JobIdentity:
     @property
     def digest(self) -> str:
         """The job's name as it stands inside transaction names."""
-        return digest(self.name, 8)
+        return job_digest(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionName:
     """The full name of one task attempt's transaction; `str()` and `parse` are inverse to each other.
 
-    At most 64 bytes (the limit of MySQL's XA) for epochs below 36**7, slots below 36**4 and task attempts below 36**7.
+    At most 64 bytes (the limit of MySQL's XA) with epochs, takeovers and task attempts below 36**7, slots below 36**4.
     Fields are delimited and have no delimiter inside, so one job's name is never a prefix of another's.
     """
 
@@ -110,7 +110,7 @@ class TransactionName:
     run: RunId
 
     _SHAPE = re.compile(
-        r"ow1_([a-z2-7]{8})_([a-z2-7]{8})_([a-z2-7]{6})_([0-9a-z]{1,7})_([0-9a-z]{1,3})_([0-9a-z]{1,4})_"
+        r"ow1_([a-z2-7]{8})_([a-z2-7]{8})_([a-z2-7]{6})_([0-9a-z]{1,7})_([0-9a-z]{1,7})_([0-9a-z]{1,4})_"
         r"([0-9a-z]{1,7})_([a-z2-7]{6})"
     )
 
@@ -144,6 +144,15 @@ class TransactionName:
     def is_of(self, job: JobIdentity, sink: SinkName) -> bool:
         """Whether a job of this name made it for this sink, in whatever generation: the scope of `receipts`."""
         return (self.job, self.sink) == (job.digest, sink_digest(sink))
+
+    def is_of_job(self, name: JobName) -> bool:
+        """Whether a job of this name made it, in whatever generation and for whatever sink."""
+        return self.job == job_digest(name)
+
+
+def job_digest(name: JobName) -> str:
+    """A job's name as it stands inside transaction names."""
+    return digest(name, 8)
 
 
 def sink_digest(sink: SinkName) -> str:

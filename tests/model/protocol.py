@@ -146,10 +146,19 @@ class Protocol:
             yield put(w, d, d._replace(engine="reserve"), f"finds nothing of epoch {n}")
 
     def engine_reserve(self, w: World, d: Driver) -> Steps:
+        """List the register. What is listed may be tidied away before a number is claimed."""
         n = d.epoch
         t = 1 + max((r.takeover for r in w.registers if r.epoch == n), default=0)
         if not self.has(Rule.OWN_NUMBER):
             t = max((r.takeover for r in w.registers if r.epoch == n and r.fate == Fate.OPEN), default=t)
+        yield put(w, d, d._replace(engine="claim", takeover=t), f"lists the register of {n}: {t} seems free")
+
+    def engine_claim(self, w: World, d: Driver) -> Steps:
+        n, t = d.epoch, d.takeover
+        if self.has(Rule.OWN_NUMBER):
+            standing = {r.takeover for r in w.registers if r.epoch == n}
+            while t in standing:
+                t += 1
         after = d._replace(engine="reread" if self.has(Rule.REREAD) else "fate", takeover=t)
         if self.has(Rule.RESERVE):
             w = w._replace(registers=w.registers | {Register(n, t, Fate.OPEN)})
@@ -169,6 +178,8 @@ class Protocol:
             return
         mine = Register(n, t, Fate.TAKEN)
         others = frozenset(r for r in w.registers if (r.epoch, r.takeover) != (n, t))
+        if not self.has(Rule.TIDY_AFTER_LOOK):
+            others = frozenset(r for r in others if r.epoch != n or r.takeover > t)
         w = w._replace(registers=others | {mine})
         following = "survey"
         if self.has(Rule.ABORT_LAST):
@@ -216,9 +227,24 @@ class Protocol:
         n, t = d.epoch, d.takeover
         every = not (self.has(Rule.ABORT_LOWER) and self.has(Rule.TAKE_OVER))
         gone = {s for s in w.staged if s.epoch == n and (s.takeover < t or every)}
-        following = "survey" if self.has(Rule.TAKE_OVER) else "start"
+        following = "tidy" if self.has(Rule.TAKE_OVER) else "start"
         after = d._replace(engine=following if self.has(Rule.ABORT_LAST) else "fate")
         yield put(w._replace(staged=w.staged - gone), d, after, f"aborts {called(gone)}")
+
+    def engine_tidy(self, w: World, d: Driver) -> Steps:
+        """Below a takeover that stands everything is void, and goes file by file; the newest void manifest stays."""
+        n, t = d.epoch, d.takeover
+        tried = max((m.takeover for m in w.manifests if m.epoch == n and m.takeover < t), default=0)
+        manifests = sorted(m for m in w.manifests if m.epoch == n and m.takeover < tried)
+        registers = sorted(r for r in w.registers if r.epoch == n and r.takeover < t)
+        if manifests:
+            gone = w._replace(manifests=w.manifests - {manifests[0]})
+            yield put(gone, d, d, f"removes manifest {n}.{manifests[0].takeover}, which is void")
+        elif registers:
+            gone = w._replace(registers=w.registers - {registers[0]})
+            yield put(gone, d, d, f"removes {n}.{registers[0].takeover} ({registers[0].fate}), which is void")
+        else:
+            yield put(w, d, d._replace(engine="survey"), f"has tidied up below {n}.{t}")
 
     # ---------------------------------------------------------------- engine: Spark's loop
 

@@ -26,6 +26,7 @@ class Rule(StrEnum):
     ADOPT_WAITS = "an adopter that misses the manifest below looks again: its holder may be about to adopt as well"
     ABORT_LAST = "a taker aborts only after its fate is `taken`"
     ABORT_LOWER = "a taker aborts only transactions with a lower takeover number"
+    TIDY_AFTER_LOOK = "what a takeover makes void is removed only after its taker has seen the epoch undecided"
     OWN_NUMBER = "a takeover number belongs to one taker"
     REFUSE = "a publisher refuses every open reservation before it reads the manifest"
     VOID_LOWER = "below a taken takeover every manifest is void"

@@ -50,6 +50,7 @@ NEEDED = {
     Rule.ADOPT_WAITS: THREE_DRIVERS,
     Rule.ABORT_LAST: TWO_DRIVERS,
     Rule.ABORT_LOWER: Bounds(epochs=1, runs=3, crashes=0),
+    Rule.TIDY_AFTER_LOOK: Bounds(epochs=1, runs=3),
     Rule.REFUSE: TWO_DRIVERS,
     Rule.VOID_LOWER: TWO_DRIVERS,
     Rule.CHECK_AFTER: TWO_DRIVERS,

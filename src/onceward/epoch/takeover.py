@@ -1,9 +1,9 @@
 """Taking an undecided epoch over from a driver that may be dead, or only asleep.
 
 The order is the whole point (DESIGN §4): reserve, *read the decision again*, fix the fate, read it once more, and only
-then abort. Each step by itself may be the last one before a crash: a reservation without fate is refused by a publisher
-or stepped over by the next taker; a fate `taken` without an abort leaves orphans with a lower takeover number, which
-this epoch's next taker or the reaper removes.
+then abort, and remove what is void. Each step by itself may be the last one before a crash: a reservation without fate
+is refused by a publisher or stepped over by the next taker; a fate `taken` without an abort leaves orphans with a lower
+takeover number, which this epoch's next taker or the reaper removes.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def take_over(ground: Ground, epoch: int) -> int | None:
         return name.epoch == epoch and name.takeover < takeover
 
     abort_transactions(ground, is_void)
+    ground.register.forget_void(epoch, takeover)
     notify(ground.hooks.on_abort, epoch)
     return takeover
 
@@ -73,5 +74,6 @@ def settle_fates(ground: Ground, epoch: int) -> int:
     After this no taker can abort anything of the manifest that counts.
     """
     files = ground.register.files(epoch)
-    standing = {t: ground.register.decide_fate(epoch, t, Fate.REFUSED) for t in files.reserved | files.fates}
-    return max((t for t, fate in standing.items() if fate is Fate.TAKEN), default=0)
+    open_ones = files.reserved - files.fates
+    taken = [t for t in open_ones if ground.register.decide_fate(epoch, t, Fate.REFUSED) is Fate.TAKEN]
+    return max([*taken, ground.register.taken(epoch, files)])

@@ -7,6 +7,9 @@ Interleavings that matter (Z a paused driver, D one that takes over, P whoever p
   nothing.
 - D reserves `N.1` and creates `taken`, Z decides N: P finds `taken`, manifest `N.0` is void, only `N.1` counts.
 - D dies between reservation and fate: the next taker uses `N.2`, or P refuses `N.1`. Nothing waits for D.
+- D has `taken` of `N.5` and found N undecided afterwards: below 5 everything is void for good, and may go. A driver E
+  that listed the register before may then reserve `N.3` anew; it finds `N.5` taken before it stages or writes anything,
+  and what it aborts has a lower number than 3, so no manifest that counts names it.
 """
 
 from __future__ import annotations
@@ -110,16 +113,42 @@ class Register:
                 return fate
             if (standing := self.fate(epoch, takeover)) is not None:
                 return standing
-            # The file was there and is gone: the epoch is being settled by another driver, who has read the fate.
-            # Creating it once more is harmless, because nothing of a settled epoch is read again.
+            # The file was there and is gone: the epoch is being settled by another driver, who has read the fate, or a
+            # higher takeover has made it void. Creating it once more is harmless: neither is read again.
 
     def taken(self, epoch: int, files: EpochFiles) -> int:
-        """The highest takeover whose fate is `taken`, 0 when there is none: only that manifest counts."""
-        return max((t for t in files.fates if self.fate(epoch, t) is Fate.TAKEN), default=0)
+        """The highest takeover whose fate is `taken`, 0 when there is none: only that manifest counts.
+
+        Read from the top: what is below the first `taken` says nothing any more, and may be damaged. A fate that went
+        after it was listed was made void by a higher one, or its epoch is settled: listed anew, that shows.
+        """
+        for takeover in sorted(files.fates, reverse=True):
+            fate = self.fate(epoch, takeover)
+            if fate is None:
+                return self.taken(epoch, self.files(epoch))
+            if fate is Fate.TAKEN:
+                return takeover
+        return 0
 
     def forget(self, epoch: int) -> None:
         """Remove all of a settled epoch: manifests first, so that a crash leaves no manifest without its fates."""
+        self._remove(epoch, self.files(epoch))
+
+    def forget_void(self, epoch: int, taken: int) -> None:
+        """Remove what a takeover that stands makes void, so that a crash loop does not fill the folder.
+
+        The newest void manifest stays: it tells that the epoch was tried, and that another driver may be alive.
+        """
         files = self.files(epoch)
+        tried = max((t for t in files.manifests if t < taken), default=0)
+        void = EpochFiles(
+            frozenset(t for t in files.manifests if t < tried),
+            frozenset(t for t in files.reserved if t < taken),
+            frozenset(t for t in files.fates if t < taken),
+        )
+        self._remove(epoch, void)
+
+    def _remove(self, epoch: int, files: EpochFiles) -> None:
         for suffix, numbers in (("json", files.manifests), ("reserved", files.reserved), ("fate", files.fates)):
             for takeover in numbers:
                 self._storage.delete(f"{FOLDER}/{epoch}.{takeover}.{suffix}")
