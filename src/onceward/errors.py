@@ -7,8 +7,10 @@
     │   ├── GuaranteeUnavailable    a sink cannot give what the job asks for
     │   ├── NotShared               a folder is not the same one on driver and executors
     │   └── TargetRefused           table, path or columns do not fit the stream
-    ├── DamagedFile             a stored file is torn, flipped or of an unknown version exit 1
+    ├── DamagedFile             a stored file is torn or flipped                        exit 1
+    │   └── NewerFormat             a newer release has written it
     ├── CheckpointRefused       this checkpoint is not the one the target knows         exit 1
+    │   ├── CheckpointUnknown       Spark has committed to it, and it has no identity of ours
     │   ├── CheckpointReplaced      deleted and made again under the same job name
     │   ├── CheckpointCopied        a copy of a checkpoint that may still be running
     │   └── CheckpointRolledBack    older than what the target has already received
@@ -92,10 +94,20 @@ class DamagedFile(OncewardError):
     """A stored file failed its checksum, is cut short, or has a version this release does not know."""
 
 
+class NewerFormat(DamagedFile):
+    """A stored file is whole, but of a version that only a newer release knows."""
+
+
 class CheckpointRefused(OncewardError):
     """The checkpoint and the target disagree about what has happened; going on could lose or duplicate."""
 
     accept: ClassVar[str] = ""
+
+
+class CheckpointUnknown(CheckpointRefused):
+    """Spark has decided epochs on this checkpoint, and it has no identity of ours: never used by onceward, or lost."""
+
+    accept = "adopt"
 
 
 class CheckpointReplaced(CheckpointRefused):

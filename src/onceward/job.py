@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -256,7 +257,10 @@ def open_job_checkpoint(
 
 
 def inspect_job_checkpoint(
-    checkpoint: str | os.PathLike[str], sinks: tuple[AnySink, ...], accepted: frozenset[Accept]
+    checkpoint: str | os.PathLike[str],
+    sinks: tuple[AnySink, ...],
+    accepted: frozenset[Accept],
+    name: str | None = None,
 ) -> Plan:
     """What the next start would do first. Without sinks the receipts in the targets are not looked at."""
     root = local_path(checkpoint)
@@ -267,19 +271,35 @@ def inspect_job_checkpoint(
         place=_place(root / "onceward") if root.is_dir() else "",
         clock=SystemClock(),
         accepted=accepted,
+        name=JobName(name) if name is not None else None,
     )
 
 
-def job_ground(job: Job) -> Ground:
-    """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
+class Parts(TypedDict):
+    """What a job's checkpoint and targets are looked at through."""
+
+    sinks: tuple[AnySink, ...]
+    storage: LocalStorage
+    decisions: SparkLogs
+    place: str
+    clock: SystemClock
+
+
+def job_parts(job: Job) -> Parts:
+    """Of this job, as its options say. Writes nothing."""
     root = local_path(job.checkpoint)
-    ground, record = look_at(
+    return Parts(
         sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee), Watchdog(SystemClock(), job.publish_deadline_s)),
         storage=LocalStorage(root / "onceward"),
         decisions=SparkLogs(root),
         place=_place(root / "onceward") if root.is_dir() else "",
         clock=SystemClock(),
     )
+
+
+def job_ground(job: Job, *, past_damage: bool = False) -> Ground:
+    """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
+    ground, record = look_at(**job_parts(job), past_damage=past_damage)
     if record.job != job.name:
         raise ConfigurationError(
             f"this checkpoint belongs to the job {record.job!r}, not to {job.name!r}",

@@ -35,9 +35,12 @@ from onceward.manifest import (
     Fate,
     IdentityFile,
     IdentityRecord,
+    Kind,
     Manifest,
     Marker,
     Register,
+    Resolution,
+    Resolutions,
     SettledLog,
     SinkEntry,
     SinkTotal,
@@ -93,6 +96,19 @@ IDENTITY = replace(
 DIVERSION = Diversion(
     7, TABLE, {"ow1_o62fkhvi_abcdefgh_rwi2dj_7_1_0_z_runrun": (3, 17)}, "rejected/rejected-o62fkhvi-7-table.jsonl"
 )
+RESOLUTION = Resolution(
+    kind=Kind.ACCEPT_LOSS,
+    generation=JOB.generation,
+    by="ann@host",
+    at=AT,
+    because="the server lost them; Ann has told the customer",
+    epoch=7,
+    sink=FILES,
+    fingerprint=FINGERPRINT,
+    transactions=(NAME,),
+    shown=("2 rows of epoch 7 in 1 slots in sink 'files:pv' are given up",),
+    number=0,
+)
 TOTALS = {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)}
 BARRIER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767323045678,"conf":{}}\n{"logOffset":7}'
 DECISION = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -145,6 +161,10 @@ def write_diversion(storage: LocalStorage) -> None:
     assert Diversions(storage).create(DIVERSION)
 
 
+def write_resolution(storage: LocalStorage) -> None:
+    assert Resolutions(storage).create(RESOLUTION) == RESOLUTION
+
+
 WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     f"diverted/7.{sink_digest(TABLE)}": write_diversion,
     "identity.1.json": write_identities,
@@ -152,6 +172,7 @@ WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     "manifests/7.1.fate": write_register,
     "manifests/7.1.json": write_register,
     "manifests/7.1.reserved": write_register,
+    "resolutions/0.json": write_resolution,
     "settled/6": write_marker,
 }
 
@@ -178,6 +199,10 @@ def test_register_is_read() -> None:
     assert register.taken(7, files) == 1
     assert register.manifest(7, 1) == first_manifest()
     assert Register(LocalStorage(NEWER)).manifest(7, 1) == manifest()
+
+
+def test_resolution_is_read() -> None:
+    assert Resolutions(LocalStorage(FOLDER)).read().all == (RESOLUTION,)
 
 
 def test_diversion_is_read() -> None:

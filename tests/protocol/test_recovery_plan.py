@@ -1,12 +1,13 @@
 """The plan is a pure function: each row of the table in DESIGN §4, and each refusal of §5, without any storage."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from onceward.contracts import Receipt
 from onceward.epoch import Orphan
-from onceward.errors import CheckpointReplaced, CheckpointRolledBack
+from onceward.errors import CheckpointReplaced, CheckpointRolledBack, CheckpointUnknown, DamagedFile
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId, SinkName, TransactionName
 from onceward.manifest import EpochFiles, Manifest, SinkEntry, SlotEntry
 from onceward.recovery import (
@@ -101,7 +102,6 @@ UNDECIDED = [
         AlreadyPublished(0, TODAY, settled=False),
         id="all receipts",
     ),
-    pytest.param(epoch(0, None), (receipt(0),), -1, Lose(0), id="receipts, manifest gone"),
     pytest.param(epoch(0, None), (), 0, AlreadyPublished(0, TODAY, settled=True), id="settled"),
 ]
 
@@ -131,6 +131,30 @@ def test_s34_a_target_that_is_ahead_of_the_checkpoint_is_refused() -> None:
     found = survey(epoch(0, manifest(0)), decided=0, receipts=(receipt(0), receipt(7)))
     assert refusal(found) is CheckpointRolledBack
     assert "epoch 7" in str(make_plan(found).refusal)
+
+
+def test_s82_receipts_of_an_undecided_epoch_without_a_manifest_mean_that_a_snapshot_was_put_back() -> None:
+    found = survey(epoch(0, None), decided=-1, planned=0, receipts=(receipt(0),))
+    assert refusal(found) is CheckpointRolledBack
+    assert "epoch-is-published" in str(make_plan(found).refusal)
+    assert refusal(found, Accept.ROLLBACK) is None
+
+
+def test_s80_a_checkpoint_that_spark_has_decided_on_is_taken_over_only_if_that_is_asked_for() -> None:
+    found = replace(survey(decided=3, watermark=3), is_identified=False)
+    assert refusal(found) is CheckpointUnknown
+    assert refusal(found, Accept.FRESH_START) is CheckpointUnknown
+    assert refusal(found, Accept.ADOPT) is None
+    assert refusal(replace(survey(decided=-1), is_identified=False)) is None, "nothing is decided, nothing skipped"
+
+
+def test_s83_a_damaged_marker_matters_only_where_spark_runs_its_epoch_again() -> None:
+    harmless = replace(survey(decided=2, watermark=2, watermark_fingerprint=None), watermark_damaged="flipped")
+    assert make_plan(harmless).steps == ()
+    again = survey(epoch(2, None), decided=1, planned=2, watermark=2, watermark_fingerprint=None)
+    refused = make_plan(replace(again, watermark_damaged="flipped")).refusal
+    assert isinstance(refused, DamagedFile)
+    assert "epoch-is-published" in str(refused.hint)
 
 
 def test_s34_a_watermark_ahead_of_sparks_logs_is_refused() -> None:

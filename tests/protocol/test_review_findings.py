@@ -151,7 +151,7 @@ def test_an_epoch_from_before_onceward_is_not_rewound(tmp_path: Path) -> None:
     ends = tuple(range(4, 32, 4))
     storage = LocalStorage(tmp_path / "onceward")
     harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=ends), storage=storage, logs=logs)
-    assert isinstance(harness.life(until=5), Finished)
+    assert isinstance(harness.life(conduct=Conduct(accepted=frozenset({Accept.ADOPT})), until=5), Finished)
     with pytest.raises(CheckpointRefused, match="epoch 5"):
         rewind(tmp_path, 3)
     assert (tmp_path / "commits" / "5").exists()

@@ -13,12 +13,14 @@ from onceward.errors import (
     CheckpointCopied,
     CheckpointReplaced,
     CheckpointRolledBack,
+    CheckpointUnknown,
     ConfigurationError,
+    EpochLost,
     OncewardError,
     SinkMissing,
 )
 from onceward.manifest import IdentityFile
-from onceward.recovery import Accept
+from onceward.recovery import Accept, inspect_checkpoint
 from onceward.sinks.files import FileSink
 from onceward.storage import local_path
 from onceward.testing import (
@@ -202,8 +204,34 @@ def test_s37_a_source_that_was_rewound_with_sparks_logs_is_noticed(kind: Kind) -
     assert isinstance(logs, MemoryLogs)
     logs.forget_commit(1)
     logs.plan(1, logs.offsets[1].replace('{"end": 8}', '{"end": 6}'))
-    refused_with(town.job(ends=(4, 6), storage=harness.storage, logs=logs), CheckpointRolledBack)  # type: ignore[arg-type]
+    back = town.job(ends=(4, 6, 10), storage=harness.storage, logs=logs)  # type: ignore[arg-type]
+    refused_with(back, CheckpointRolledBack)
     assert town.ids() == list(range(8))
+    back.drain(accepting(Accept.ROLLBACK))
+    assert town.ids() == sorted([*range(8), 4, 5, *range(6, 10)]), "accepted: the rows since then come a second time"
+    back.drain()
+    assert town.ids() == sorted([*range(8), 4, 5, *range(6, 10)]), "and no later start is refused again"
+
+
+@KINDS
+def test_s37_other_logs_under_settled_epochs_are_accepted_once_and_then_rewound(kind: Kind) -> None:
+    """Epoch 1 is decided in today's logs with other rows than were settled for it. Accepting that makes it unsettled:
+    it was never staged, so the job stops, and `rewind` has Spark compute what the logs have now."""
+    town = Town(kind)
+    harness = town.job(ends=(4, 8))
+    harness.drain()
+    logs = MemoryLogs(dict(harness.logs.offsets), dict(harness.logs.commits))  # type: ignore[attr-defined]
+    logs.plan(1, logs.offsets[1].replace('{"end": 8}', '{"end": 6}'))
+    back = town.job(ends=(4, 6, 10), storage=harness.storage, logs=logs)  # type: ignore[arg-type]
+    refused_with(back, CheckpointRolledBack)
+    lost = refused_with(back, EpochLost, Accept.ROLLBACK)
+    assert lost.epoch == 1
+    assert "rewind" in str(lost.hint)
+    assert refused_with(back, EpochLost).epoch == 1, "the rollback itself is accepted for good"
+    logs.commits.pop(1)
+    back.drain()
+    assert town.ids() == sorted([*range(8), 4, 5, *range(6, 10)])
+    assert back.leftovers() == []
 
 
 def test_s38_one_checkpoint_spelled_in_many_ways_is_one_place(tmp_path: Path) -> None:
@@ -314,12 +342,98 @@ def test_s44_a_sink_added_to_a_running_jobs_checkpoint_gets_the_epochs_from_then
     assert harness.leftovers() == []
 
 
-def test_s44_onceward_comes_to_a_checkpoint_that_spark_has_used_alone() -> None:
+def used_by_spark_alone() -> Harness:
+    """Epochs 0 and 1 were delivered by other means; onceward has never seen the checkpoint."""
     harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=(4, 8, 12)))
     plain = Harness(fake(FakeTwoPhaseSink), source=harness.source, logs=harness.logs)
     plain.life(until=1)
+    return harness
+
+
+def test_s44_onceward_comes_to_a_checkpoint_that_spark_has_used_alone() -> None:
+    harness = used_by_spark_alone()
+    error = refused_with(harness, CheckpointUnknown, Accept.FRESH_START, Accept.COPY, Accept.ROLLBACK)
+    assert "never run on it" in str(error)
+    assert "accept='adopt'" in str(error.hint)
+    assert IDENTITY not in harness.storage.names(""), "a refused start leaves no trace"
+    harness.drain(accepting(Accept.ADOPT))
+    assert sorted(row["id"] for row in harness.outlets[0].read()) == list(range(8, 12))
     harness.drain()
     assert sorted(row["id"] for row in harness.outlets[0].read()) == list(range(8, 12))
+
+
+def test_a_plain_checkpoint_on_which_nothing_is_decided_needs_no_flag() -> None:
+    """A query that was planned and never got through: nothing can be skipped by taking it on."""
+    harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=(4, 8)))
+    Harness(fake(FakeTwoPhaseSink), source=harness.source, logs=harness.logs).life(DiesAt("log commit 0"))
+    harness.drain()
+    assert harness.problems() == []
+
+
+@KINDS
+def test_s80_a_lost_onceward_folder_is_told_with_the_epochs_that_may_be_missing(kind: Kind) -> None:
+    """Epoch 1 is decided and staged, and what tells of it is gone: `adopt` skips it, and says so before."""
+    town = Town(kind)
+    harness = town.job(ends=(4, 8, 12))
+    harness.life(until=0)
+    harness.life(DiesAt("log commit 1", after=True))
+    lost = town.job(ends=(4, 8, 12), logs=harness.logs)  # type: ignore[arg-type]
+    error = refused_with(lost, CheckpointUnknown, Accept.FRESH_START)
+    assert "folder onceward/ was lost" in str(error)
+    assert "has no receipt of epoch 1" in str(error)
+    assert "fresh-start" in str(error.hint)
+    assert "adopt" in str(error.hint)
+    assert town.ids() == list(range(4)), "refused before anything moved"
+    lost.drain(accepting(Accept.ADOPT))
+    assert town.ids() == [*range(4), *range(8, 12)], "what the refusal named is skipped, and nothing comes twice"
+    lost.drain()
+    assert town.ids() == [*range(4), *range(8, 12)]
+
+
+@KINDS
+def test_s80_nothing_is_missing_where_every_decided_epoch_was_published(kind: Kind) -> None:
+    town = Town(kind)
+    harness = town.job(ends=(4, 8, 12))
+    harness.life(until=1)
+    lost = town.job(ends=(4, 8, 12), logs=harness.logs)  # type: ignore[arg-type]
+    assert "every sink has receipts of epoch 1" in str(refused_with(lost, CheckpointUnknown))
+    lost.drain(accepting(Accept.ADOPT))
+    assert town.ids() == list(range(12))
+
+
+@KINDS
+def test_s80_the_other_way_out_delivers_everything_again(kind: Kind) -> None:
+    """As the refusal says: without the whole checkpoint, and with fresh-start."""
+    town = Town(kind)
+    town.job(ends=(4, 8)).drain()
+    afresh = town.job(ends=(4, 8))
+    refused_with(afresh, CheckpointReplaced, Accept.ADOPT)
+    afresh.drain(accepting(Accept.FRESH_START))
+    assert town.ids() == sorted([*range(8), *range(8)])
+
+
+@KINDS
+def test_s80_adopting_does_not_hide_that_an_undecided_epoch_is_published(kind: Kind) -> None:
+    """The folder is lost and so is `commits/1`: Spark runs epoch 1 again, whose rows the target has."""
+    town = Town(kind)
+    harness = town.job(ends=(4, 8))
+    harness.drain()
+    harness.logs.forget_commit(1)
+    lost = town.job(ends=(4, 8), logs=harness.logs)  # type: ignore[arg-type]
+    refused_with(lost, CheckpointReplaced, Accept.ADOPT)
+    assert town.ids() == list(range(8))
+
+
+@KINDS
+def test_a_dry_run_tells_of_a_checkpoint_that_only_spark_knows(kind: Kind) -> None:
+    town = Town(kind)
+    harness = town.job(ends=(4, 8))
+    harness.drain()
+    lost = town.job(ends=(4, 8), logs=harness.logs)  # type: ignore[arg-type]
+    parts = {"sinks": lost.sinks, "storage": lost.storage, "decisions": lost.logs, "place": "here", "clock": lost.clock}
+    plan = inspect_checkpoint(**parts, name=lost.name)  # type: ignore[arg-type]
+    assert isinstance(plan.refusal, CheckpointUnknown)
+    assert inspect_checkpoint(**parts, name=lost.name, accepted=frozenset({Accept.ADOPT})).refusal is None  # type: ignore[arg-type]
 
 
 def test_s53_part_file_names_are_never_reused(workshop: Path) -> None:

@@ -11,7 +11,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from onceward.errors import CheckpointCopied, CheckpointRefused, CheckpointReplaced, CheckpointRolledBack
+from onceward.errors import (
+    CheckpointCopied,
+    CheckpointRefused,
+    CheckpointReplaced,
+    CheckpointRolledBack,
+    CheckpointUnknown,
+)
 from onceward.spark.leftovers import remove_leftovers
 
 from .ground import ROWS, Ground, expect_exactly_once
@@ -169,7 +175,9 @@ def test_a_pipeline_that_was_delivered_otherwise_before_is_taken_on(ground: Grou
     )
     query.awaitTermination()
     ground.add_files(2)
-    ground.job().run(spark)
+    with pytest.raises(CheckpointUnknown, match="never run on it"):
+        ground.job().run(spark)
+    ground.job().run(spark, accept="adopt")
     expect_exactly_once([*({"id": i} for i in own), *ground.in_table()], ground.ids())
     expect_exactly_once([*({"id": i} for i in own), *ground.in_files()], ground.ids())
 

@@ -14,6 +14,7 @@ from onceward.cli.doctor import doctor
 from onceward.cli.poison import poison
 from onceward.cli.recover import recover
 from onceward.cli.replay import replay
+from onceward.cli.resolve import resolve
 from onceward.cli.rewind import rewind
 from onceward.cli.run import run
 from onceward.cli.show import show_error
@@ -35,6 +36,7 @@ for command in (run, status, doctor, recover, replay, rewind, demo):
     app.command()(command)
 app.add_typer(transactions, name="transactions")
 app.add_typer(poison, name="poison")
+app.add_typer(resolve, name="resolve")
 
 
 def main() -> None:

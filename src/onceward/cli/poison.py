@@ -45,7 +45,7 @@ def divert(
     json: Json = False,
 ) -> None:
     """Write the rejected rows to a file and leave them out: the next start publishes the rest. Stop the job first."""
-    files = divert_poison(job_ground(load_job(target)), to.resolve())
+    files = divert_poison(job_ground(load_job(target), past_damage=True), to.resolve())
     if json:
         show_json({"files": [str(path) for path in files]})
         return

@@ -24,7 +24,7 @@ def recover(
         str | None,
         typer.Option(metavar="FILE[:JOB]", help="The job, so that receipts in its targets are looked at."),
     ] = None,
-    accept: Annotated[list[str] | None, typer.Option(help="As for `run`: fresh-start, copy, rollback.")] = None,
+    accept: Annotated[list[str] | None, typer.Option(help="As for `run`: fresh-start, copy, rollback, adopt.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Publish what is decided and abort what is not, without starting Spark; or only say so."""
@@ -35,7 +35,7 @@ def recover(
         )
     sinks = chosen_sinks(loaded.sinks, Guarantee(loaded.guarantee)) if loaded else ()
     if dry_run:
-        plan = inspect_job_checkpoint(checkpoint, sinks, accepted_from(accept or ()))
+        plan = inspect_job_checkpoint(checkpoint, sinks, accepted_from(accept or ()), loaded.name if loaded else None)
         _show(plan, as_json=json, looked=loaded is not None)
         return
     assert loaded is not None

@@ -21,7 +21,7 @@ def run(
     target: Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")],
     accept: Annotated[
         list[str] | None,
-        typer.Option(help="Accept a consequence for this start: fresh-start, copy or rollback."),
+        typer.Option(help="Accept a consequence for this start: fresh-start, copy, rollback or adopt."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:

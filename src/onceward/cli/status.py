@@ -25,7 +25,7 @@ _MEANING = {
     "staged": "pre-committed in every sink, waiting for Spark's decision",
     "decided": "complete in Spark, waiting to be published",
     "settled": "published: every sink has its receipts",
-    "lost": "decided, but no valid manifest: see `onceward rewind`",
+    "lost": "decided, but no valid manifest: see `onceward rewind` and `onceward resolve`",
 }
 
 
@@ -59,6 +59,10 @@ def status(
     out.print(_epochs(found))
     for stage in dict.fromkeys(one.state for one in found.epochs):
         out.print(f"[{_COLOURS[stage]}]{stage}[/]: {_MEANING[stage]}")
+    for one in found.resolutions:
+        gone = " [dim](withdrawn)[/]" if one.withdrawn else ""
+        out.print(f"[bold]resolution {one.number}[/]: {escape(one.what)}{gone}")
+        out.print(f"  [dim]by {escape(one.by)} at {one.at:%Y-%m-%d %H:%M:%S} UTC: {escape(one.because)}[/]")
     if found.state is not None:
         _show_state(found.state)
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from onceward.cli.ask import Because, Yes, ask, who
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
-from onceward.epoch import PublishLimits
+from onceward.epoch import Ground, PublishLimits
 from onceward.job import job_ground
-from onceward.recovery import InDoubt, Verdict, abort_by_hand, commit_by_hand, in_doubt
+from onceward.recovery import (
+    InDoubt,
+    Verdict,
+    abort_by_hand,
+    abort_strays,
+    commit_by_hand,
+    in_doubt,
+    strays,
+    to_abort,
+)
 
 transactions = typer.Typer(
     help="Show the transactions that wait in a job's targets; commit or abort one by hand.", no_args_is_help=True
@@ -20,13 +31,20 @@ transactions = typer.Typer(
 Target = Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")]
 Name = Annotated[str, typer.Argument(help="The transaction's name, as `list` prints it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_COLOURS = {Verdict.COMMIT: "yellow", Verdict.ABORT: "red", Verdict.WAIT: "cyan"}
+_COLOURS = {Verdict.COMMIT: "yellow", Verdict.ABORT: "red", Verdict.WAIT: "cyan", Verdict.ASK: "magenta"}
 
 
 @transactions.command("list")
-def list_(target: Target, json: Json = False) -> None:
+def list_(
+    target: Target,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also those of other generations and of sinks that were removed.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Every transaction of the job in its targets: its epoch and age, what becomes of it, and why."""
-    found = in_doubt(job_ground(load_job(target)))
+    ground = job_ground(load_job(target))
+    found = in_doubt(ground) + (strays(ground) if all_ else [])
     if json:
         show_json([_as_json(one) for one in found])
         return
@@ -36,7 +54,8 @@ def list_(target: Target, json: Json = False) -> None:
     for one in found:
         # Not a table: the name must stay on one line, to be copied.
         out.print(f"[bold]{one.transaction}[/]  becomes [{_COLOURS[one.verdict]}]{one.verdict.value}[/]")
-        out.print(f"  epoch {one.epoch} · slot {one.slot} · age {show_age(one.age_s)} · sink {escape(one.sink)}")
+        whose = f" · generation {one.generation}" if all_ else ""
+        out.print(f"  epoch {one.epoch} · slot {one.slot} · age {show_age(one.age_s)} · sink {escape(one.sink)}{whose}")
         out.print(f"  [dim]{one.why}[/]")
 
 
@@ -52,13 +71,41 @@ def commit(target: Target, name: Name, json: Json = False) -> None:
 
 
 @transactions.command()
-def abort(target: Target, name: Name, json: Json = False) -> None:
+def abort(
+    target: Target,
+    name: Annotated[str | None, typer.Argument(help="The transaction's name, as `list` prints it.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All that `list --all` shows as `abort`, of other generations and sinks.")
+    ] = False,
+    generation: Annotated[
+        str | None, typer.Option(help="Those too of this generation: nobody runs under it any more, and you know that.")
+    ] = None,
+    yes: Yes = False,
+    because: Because = None,
+    json: Json = False,
+) -> None:
     """Abort a transaction that nobody will ever publish. Refused if its rows belong to an epoch."""
-    abort_by_hand(job_ground(load_job(target)), name)
+    if (name is None) != all_:
+        raise typer.BadParameter("give the name of one transaction, or --all", param_hint="NAME")
+    ground = job_ground(load_job(target))
+    if name is not None and any(one.transaction == name for one in in_doubt(ground)):
+        abort_by_hand(ground, name)
+        aborted = [name]
+    else:
+        aborted = _abort_strays(ground, to_abort(ground, name=name, generation=generation), yes=yes, because=because)
     if json:
-        show_json({"transaction": name, "aborted": True})
+        show_json({"transaction": name, "aborted": True} if name is not None else {"aborted": aborted})
         return
-    out.print(f"[green]aborted[/] {name}")
+    out.print(f"[green]aborted[/] {', '.join(aborted)}" if aborted else "[green]nothing[/] was there to abort")
+
+
+def _abort_strays(ground: Ground, chosen: list[InDoubt], *, yes: bool, because: str | None) -> list[str]:
+    if not chosen:
+        return []
+    lines = [f"{len(chosen)} transactions are aborted; what is in them is lost for good:"]
+    reason = ask([*lines, *(f"  {one.transaction}: {one.why}" for one in chosen)], yes=yes, because=because)
+    abort_strays(ground, chosen, by=who(), at=datetime.now(UTC), because=reason)
+    return [one.transaction for one in chosen]
 
 
 def _as_json(one: InDoubt) -> dict[str, object]:
@@ -71,4 +118,5 @@ def _as_json(one: InDoubt) -> dict[str, object]:
         "age_s": one.age_s,
         "verdict": one.verdict.value,
         "why": one.why,
+        "generation": one.generation,
     }

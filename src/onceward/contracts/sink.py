@@ -18,7 +18,7 @@ from onceward.contracts.context import Handle, Receipt, RejectedRow, SlotContext
 from onceward.contracts.finding import Finding, Needs
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.outcome import Outcome
-from onceward.identity import JobIdentity, SinkName, checked_name
+from onceward.identity import JobIdentity, JobName, SinkName, checked_name
 
 Txn = TypeVar("Txn")
 
@@ -148,6 +148,14 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
         Each handle must carry its name under `transaction`; what does not parse as one of ours must be left alone.
         Under `since` it may carry, in ISO 8601 with zone, when the transaction was begun or pre-committed.
         """
+
+    def pending_of_job(self, name: JobName) -> Iterable[Handle]:
+        """Driver, at every start and by `onceward transactions list --all`: the same for a job's name alone.
+
+        Of every generation, and of every sink that this target holds transactions of, so that those which nobody ends
+        any more are found. `abort` must take each of these handles. A sink that cannot list them yields none.
+        """
+        return ()
 
     def discard(self, transaction: Txn) -> None:
         """Executor, after a failure, at best once: let go of an unfinished transaction. The reaper finds the rest."""

@@ -7,6 +7,7 @@ the `Publisher` sees that and publishes.
 
 from onceward.epoch.coordinator import Coordinator
 from onceward.epoch.doubt import Doubts, Waiting, age_of, since_of
+from onceward.epoch.exits import exits
 from onceward.epoch.ground import Ground
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.look_back import Missing, as_ranges, missing, newest_markers, rolled_back_target, survivors
@@ -35,6 +36,7 @@ __all__ = [
     "abort_transactions",
     "age_of",
     "as_ranges",
+    "exits",
     "missing",
     "newest_markers",
     "no_longer_than",

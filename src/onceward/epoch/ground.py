@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Handle, Hooks, Storage, TwoPhaseCommitSink
 from onceward.contracts.hooks import EpochHook
 from onceward.identity import JobIdentity, RunId, SinkName
-from onceward.manifest import Diversion, KeptLog, Register, SettledLog
+from onceward.manifest import Diversion, KeptLog, Register, Resolved, SettledLog
 from onceward.wal import Shelf, is_segment
 
 log = logging.getLogger("onceward")
@@ -29,6 +29,7 @@ class Ground:
     adopted: int = -1
     receipts_at: Mapping[SinkName, str] = field(default_factory=dict)
     diverted: Mapping[tuple[int, SinkName], Diversion] = field(default_factory=dict)
+    resolved: Resolved = field(default_factory=Resolved)
     hooks: Hooks = field(default_factory=Hooks)
 
     @property
@@ -54,6 +55,12 @@ class Ground:
     def watermark(self) -> int:
         """The highest epoch that needs nothing any more."""
         return max(self.adopted, self.settled.watermark())
+
+    def how_resolved(self, epoch: int) -> str | None:
+        """What a person said about an epoch of which no manifest tells, if it settles it."""
+        barrier = self.decisions.barrier(epoch)
+        sinks = [sink.name for sink in self.sinks]
+        return self.resolved.end(self.job.generation, epoch, barrier.fingerprint if barrier else None, sinks)
 
     def sink(self, name: SinkName) -> AnySink | None:
         """The sink of that name, if the job still has it."""

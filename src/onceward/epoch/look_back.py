@@ -45,7 +45,7 @@ def survivors(ground: Ground, listed: Iterable[Orphan]) -> list[tuple[Orphan, Ma
 def named_by_marker(ground: Ground, one: Orphan) -> Manifest | None:
     """The manifest in the epoch's marker, if it names this transaction of a target."""
     marker = ground.settled.legible(one.name.epoch)
-    manifest = marker.manifest if marker is not None else None
+    manifest = ground.resolved.without(marker.manifest) if marker is not None and marker.manifest else None
     entry = manifest.sinks.get(one.sink) if manifest is not None else None
     names = {str(slot.handle["transaction"]) for slot in entry.slots} if entry is not None else set()
     return manifest if str(one.name) in names else None
@@ -127,8 +127,8 @@ def _unmarked(ground: Ground, sink: SinkName, newest: int) -> list[Missing]:
 
 def _published(ground: Ground, marker: Marker, sink: SinkName) -> Manifest | None:
     """The manifest, if its epoch left receipts in this sink, where the sink still keeps them: not where it went
-    straight to the target."""
-    manifest = marker.manifest
+    straight to the target. What a person has spoken for is not missed."""
+    manifest = ground.resolved.without(marker.manifest) if marker.manifest is not None else None
     if manifest is None or manifest.straight or manifest.guarantee != Guarantee.EXACTLY_ONCE.value:
         return None
     entry = manifest.sinks.get(sink)
@@ -156,7 +156,8 @@ def rolled_back_target(lost: Sequence[Missing], kept: frozenset[int]) -> TargetR
         f"the target no longer has what was published: {told}. It was restored, or a lagging standby took its place",
         epoch=first,
         sink=sinks[0] if len(sinks) == 1 else None,
-        hint=f"{way}; to go on without them, `onceward resolve accept-loss FILE {first}`",
+        hint=f"{way}; if the rows of one were brought in by hand, `onceward resolve epoch-is-published FILE {first}`; "
+        f"to go on without one, `onceward resolve accept-loss FILE {first}` (both take --sink)",
     )
 
 

@@ -6,6 +6,7 @@ crash: commits answer "already", write-ahead sinks find their receipt, the marke
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import assert_never
@@ -27,6 +28,7 @@ from onceward.contracts import (
     WriteAheadSink,
 )
 from onceward.epoch.doubt import Doubts
+from onceward.epoch.exits import exits, output_lost, with_exits
 from onceward.epoch.ground import Ground, log, notify
 from onceward.epoch.housekeeping import Housekeeping
 from onceward.epoch.limits import PublishLimits
@@ -38,6 +40,7 @@ from onceward.errors import (
     DamagedFile,
     EpochLost,
     Fenced,
+    NewerFormat,
     OncewardError,
     OutputLost,
     PublishFailed,
@@ -72,20 +75,28 @@ class Publisher:
 
     def _publish_epoch(self, epoch: int) -> None:
         notify(self._ground.hooks.on_decision, epoch)
-        manifest = self._find_manifest(epoch)
+        try:
+            manifest = self._find_manifest(epoch)
+        except DamagedFile as error:
+            is_known = self._ground.how_resolved(epoch) is not None and not isinstance(error, NewerFormat)
+            if self._ground.watermark() < epoch and not is_known:
+                raise with_exits(error, epoch) from error
+            manifest = None
         if self._ground.watermark() >= epoch:
             # Another driver settled it since we last looked. That frees the names of its files, so the manifest just
             # read may be that of a driver which woke up too late: nothing of it may be published.
             return
         if manifest is None:
-            self._settle_without_manifest(epoch)
+            self.settle_without_manifest(epoch)
             return
         barrier = self._ground.decisions.barrier(epoch)
         if barrier is not None and barrier.fingerprint != manifest.fingerprint:
             raise CheckpointRolledBack(
                 "the manifest belongs to another epoch of this number than the one Spark decided",
                 epoch=epoch,
-                hint="the checkpoint was put together from two; restore it whole from one backup",
+                hint="the checkpoint was put together from two: restore it whole from one backup; or run "
+                f"`onceward rewind CHECKPOINT {epoch}`: what was staged is aborted, and Spark computes what its log "
+                "has now",
             )
         self._ground.decisions.sync_decision(epoch)
         self.publish_manifest(manifest)
@@ -102,14 +113,17 @@ class Publisher:
         return None
 
     def publish_manifest(self, manifest: Manifest) -> None:
-        """Publish what a manifest names, settle it, and tell."""
+        """Publish what a manifest names, settle it, and tell. What a person took out of it is not published."""
+        named, manifest = len(manifest.transactions()), self._ground.resolved.without(manifest)
+        if len(manifest.transactions()) < named:
+            log.warning("epoch %d is published without what was resolved by hand", manifest.epoch)
         try:
             self._deliver_all(manifest)
-        except (DamagedFile, OutputLost):
+        except (DamagedFile, OutputLost) as error:
             # What is missing may have been removed by another driver, who published it and settled the epoch.
             if self._ground.watermark() >= manifest.epoch:
                 return
-            raise
+            raise with_exits(error, manifest.epoch) if isinstance(error, DamagedFile) else error from None
         self._settle(manifest)
         notify(self._ground.hooks.on_publish, manifest.epoch)
 
@@ -123,14 +137,16 @@ class Publisher:
                     f"{entry.rows} rows wait for sink {name!r} as it was before: {entry.means}",
                     epoch=manifest.epoch,
                     sink=name,
-                    hint="start once with the former kind of sink so that they can be published, then change it",
+                    hint="start once with the former kind of sink so that they can be published, then change it; or "
+                    f"give them up: `onceward resolve accept-loss FILE {manifest.epoch} --sink {name!r}`",
                 )
             if sink is None:
                 raise SinkMissing(
                     f"{entry.rows} rows wait for a sink that the job no longer has",
                     epoch=manifest.epoch,
                     sink=name,
-                    hint=f"start once with a sink named {name!r} so that it can be published, then remove it",
+                    hint=f"start once with a sink named {name!r} so that it can be published, then remove it; or "
+                    f"give them up: `onceward resolve accept-loss FILE {manifest.epoch} --sink {name!r}`",
                 )
             self.deliver(sink, entry, manifest)
 
@@ -189,7 +205,7 @@ class Publisher:
                 case Committed() | AlreadyCommitted():
                     return
                 case Lost(why):
-                    raise _output_lost(why, sink, manifest)
+                    raise output_lost(why, sink, manifest)
                 case RetryLater(why, after_s):
                     failure = why
                 case _:
@@ -214,7 +230,7 @@ class Publisher:
             return
         age = (self._ground.clock.now() - manifest.created_at).total_seconds()
         if age > sink.transaction_timeout_s:
-            raise _output_lost(
+            raise output_lost(
                 f"its transactions are {age:.0f} s old and time out at {sink.transaction_timeout_s:.0f} s; {failure}",
                 sink,
                 manifest,
@@ -228,18 +244,25 @@ class Publisher:
                 sink.transaction_timeout_s,
             )
 
-    def _settle_without_manifest(self, epoch: int) -> None:
-        """A decided epoch without a manifest: settled by someone else just now, made by the engine alone, or lost."""
+    def settle_without_manifest(self, epoch: int) -> None:
+        """A decided epoch without a manifest: settled by someone else just now, made by the engine alone, resolved by a
+        person, or lost."""
         if self._ground.watermark() >= epoch:
             return
         barrier = self._ground.decisions.barrier(epoch)
-        if not self._ground.decisions.is_engine_made(epoch):
+        how = self._ground.how_resolved(epoch)
+        if how is not None:
+            log.warning("epoch %d: %s", epoch, how)
+        elif not self._ground.decisions.is_engine_made(epoch):
             raise self._why_no_manifest(epoch)
         self._mark(epoch, barrier.fingerprint if barrier else Fingerprint(""), {})
 
     def _why_no_manifest(self, epoch: int) -> OncewardError:
         """Void manifests tell that another driver took the epoch over: it may be alive and about to finish it."""
-        void = [self._ground.register.manifest(epoch, t) for t in self._ground.register.files(epoch).manifests]
+        void = []
+        for takeover in self._ground.register.files(epoch).manifests:
+            with contextlib.suppress(DamagedFile):
+                void.append(self._ground.register.manifest(epoch, takeover))
         if any(manifest is not None and manifest.run == self._ground.run for manifest in void):
             return Fenced(
                 "another driver took over an epoch that this one had staged",
@@ -250,7 +273,7 @@ class Publisher:
         return EpochLost(
             "Spark decided this epoch, but no valid manifest says what was staged for it; it was not published",
             epoch=epoch,
-            hint=f"{alive}run `onceward rewind CHECKPOINT {epoch}` to compute it again",
+            hint=f"{alive}run `onceward rewind CHECKPOINT {epoch}` to compute it again; {exits(epoch)}",
         )
 
     def _settle(self, manifest: Manifest) -> None:
@@ -331,13 +354,3 @@ def _without(read: Callable[[], Iterator[pa.RecordBatch]], left_out: frozenset[i
             yield batch
         elif kept := [place for place, number in enumerate(numbers) if number not in left_out]:
             yield batch.take(pa.array(kept))
-
-
-def _output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:
-    return OutputLost(
-        f"the target no longer has what was staged: {why}",
-        epoch=manifest.epoch,
-        sink=sink.name,
-        hint=f"if no slot of it is published, `onceward rewind CHECKPOINT {manifest.epoch}` computes it again; else "
-        "the rows of the slot named above must be brought in by hand: computing it again would repeat the others",
-    )

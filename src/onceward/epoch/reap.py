@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from onceward.contracts import Handle, TwoPhaseCommitSink
 from onceward.epoch.ground import Ground
+from onceward.errors import DamagedFile
 from onceward.identity import SinkName, TransactionName
 from onceward.wal import WAL
 
@@ -90,7 +91,10 @@ def _accounted(ground: Ground, epoch: int) -> set[str] | None:
     files = ground.register.files(epoch)
     if files.reserved - files.fates:
         return None
-    manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+    try:
+        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+    except DamagedFile:
+        return None
     return manifest.transactions() if manifest is not None else None
 
 

@@ -5,6 +5,7 @@ from onceward.manifest.identity_file import IdentityFile, IdentityRecord
 from onceward.manifest.kept import KeptLog, Retention, forget_settled
 from onceward.manifest.model import Manifest, SinkEntry, SlotEntry
 from onceward.manifest.register import EpochFiles, Fate, Register
+from onceward.manifest.resolutions import Kind, Resolution, Resolutions, Resolved
 from onceward.manifest.sealed import seal, unseal
 from onceward.manifest.settled import Marker, SettledLog, SinkTotal
 
@@ -16,9 +17,13 @@ __all__ = [
     "IdentityFile",
     "IdentityRecord",
     "KeptLog",
+    "Kind",
     "Manifest",
     "Marker",
     "Register",
+    "Resolution",
+    "Resolutions",
+    "Resolved",
     "Retention",
     "SettledLog",
     "SinkEntry",

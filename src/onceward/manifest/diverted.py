@@ -40,10 +40,34 @@ class Diversions:
         }
         return self._storage.create(_path(diversion.epoch, diversion.sink), seal("diverted", document))
 
-    def all(self) -> dict[tuple[int, SinkName], Diversion]:
-        """Every one, by epoch and sink."""
-        found = (self._read(f"{FOLDER}/{name}") for name in self._storage.names(FOLDER))
+    def all(self, *, above: int = -1, only_whole: bool = False) -> dict[tuple[int, SinkName], Diversion]:
+        """Every one of an epoch above this one, by epoch and sink. What is settled is not looked at: it may be damaged.
+
+        `only_whole` leaves out what is damaged instead of refusing it: for whoever is about to divert again.
+        """
+        found = []
+        for name in self._storage.names(FOLDER):
+            epoch = name.partition(".")[0]
+            if epoch.isdigit() and int(epoch) <= above:
+                continue
+            try:
+                found.append(self._read(f"{FOLDER}/{name}"))
+            except DamagedFile as error:
+                if not only_whole:
+                    raise DamagedFile(
+                        error.message,
+                        epoch=int(epoch) if epoch.isdigit() else None,
+                        hint="restore it from a backup, or give `onceward poison divert` again: it finds the rows anew",
+                    ) from error
         return {(one.epoch, one.sink): one for one in found}
+
+    def drop_damaged(self, epoch: int, sink: SinkName) -> None:
+        """Make room for a new one where the old one can no longer be read."""
+        path = _path(epoch, sink)
+        try:
+            self._read(path)
+        except DamagedFile:
+            self._storage.delete(path)
 
     def _read(self, path: str) -> Diversion:
         document = unseal("diverted", self._storage.read(path) or b"", path=path)

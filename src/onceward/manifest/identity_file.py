@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,13 +56,28 @@ class IdentityFile:
 
     def read(self) -> IdentityRecord | None:
         """The record that counts, None in a fresh checkpoint."""
-        numbers = [int(match[1] or 0) for name in self._storage.names("") if (match := _NAME.fullmatch(name))]
-        return self._record(max(numbers)) if numbers else None
+        numbers = self._numbers()
+        return self._record(numbers[-1]) if numbers else None
+
+    def history(self) -> tuple[IdentityRecord, ...]:
+        """Every record that can be read, the oldest first."""
+        found = []
+        for number in self._numbers():
+            with contextlib.suppress(DamagedFile):
+                found.append(self._record(number))
+        return tuple(found)
+
+    def next_number(self) -> int:
+        """One above every record there is, damaged ones too."""
+        return max(self._numbers(), default=-1) + 1
 
     def create(self, record: IdentityRecord) -> IdentityRecord:
         """Write it if its number is free; what stands under that number afterwards, ours or another driver's."""
         self._storage.create(_path(record.number), seal("identity", _document(record)))
         return self._record(record.number)
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(match[1] or 0) for name in self._storage.names("") if (match := _NAME.fullmatch(name)))
 
     def _record(self, number: int) -> IdentityRecord:
         path = _path(number)

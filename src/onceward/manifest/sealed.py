@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onceward.errors import DamagedFile
+from onceward.errors import DamagedFile, NewerFormat
 
 _HEADER = re.compile(rb"onceward ([a-z]+) ([0-9]{1,4}) sha256=([0-9a-f]{64})\n")
 VERSIONS: Final[Mapping[str, int]] = {"identity": 2, "manifest": 2, "settled": 2}
@@ -42,7 +42,7 @@ def unseal(kind: str, data: bytes, *, path: str) -> dict[str, Any]:
         raise _damaged(path, "its first line is not one of ours")
     found, version, checksum = header[1].decode(), int(header[2]), header[3].decode()
     if version > version_of(found):
-        raise DamagedFile(
+        raise NewerFormat(
             f"{path} has version {version}; this release reads up to {version_of(found)}",
             hint="it was written by a newer onceward: upgrade, or go on with the release that wrote it",
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from onceward.errors import ConfigurationError
+from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName
-from onceward.manifest import EpochFiles, IdentityFile, Register, SettledLog
+from onceward.manifest import EpochFiles, IdentityFile, Manifest, Register, Resolutions, SettledLog
+from onceward.manifest.resolutions import describe
 from onceward.observe.state import EpochState
 from onceward.recovery import InDoubt
 from onceward.sources.positions import positions, shown
@@ -20,6 +22,7 @@ from onceward.storage import LocalStorage
 SHOWN = 20
 """So many of the settled epochs are shown, the newest."""
 
+T = TypeVar("T")
 State = Literal["planned", "staged", "decided", "settled", "lost"]
 
 
@@ -53,6 +56,19 @@ class SinkStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolutionStatus:
+    """What a person said, who and when and why."""
+
+    number: int
+    what: str
+    epoch: int | None
+    by: str
+    at: datetime
+    because: str
+    withdrawn: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointStatus:
     """Everything about one checkpoint. `state` is that of one epoch, and None where nobody has asked for it."""
 
@@ -65,6 +81,7 @@ class CheckpointStatus:
     epochs: tuple[EpochStatus, ...]
     sinks: tuple[SinkStatus, ...]
     state: EpochState | None = None
+    resolutions: tuple[ResolutionStatus, ...] = ()
 
 
 def read_status(checkpoint: Path) -> CheckpointStatus:
@@ -92,6 +109,16 @@ def read_status(checkpoint: Path) -> CheckpointStatus:
         settled=watermark,
         epochs=tuple(epochs),
         sinks=_sinks(settled, register, epochs),
+        resolutions=_resolutions(storage),
+    )
+
+
+def _resolutions(storage: LocalStorage) -> tuple[ResolutionStatus, ...]:
+    found = Resolutions(storage).history()
+    gone = {one.withdraws for one in found}
+    return tuple(
+        ResolutionStatus(one.number, describe(one), one.epoch, one.by, one.at, one.because, one.number in gone)
+        for one in found
     )
 
 
@@ -105,8 +132,20 @@ def with_in_doubt(status: CheckpointStatus, found: Sequence[InDoubt]) -> Checkpo
     return replace(status, sinks=tuple(sinks))
 
 
+def _readable(read: Callable[[], T | None]) -> T | None:
+    """What is there, or None: a damaged file is for the next start to refuse, if it needs it."""
+    try:
+        return read()
+    except DamagedFile:
+        return None
+
+
+def _manifest(register: Register, epoch: int) -> Manifest | None:
+    return _readable(lambda: register.manifest(epoch, register.taken(epoch, register.files(epoch))))
+
+
 def _settled_epoch(settled: SettledLog, logs: SparkLogs, epoch: int) -> EpochStatus:
-    marker = settled.marker(epoch)
+    marker = _readable(partial(settled.marker, epoch))
     barrier = logs.barrier(epoch)
     return EpochStatus(
         epoch=epoch,
@@ -120,7 +159,7 @@ def _settled_epoch(settled: SettledLog, logs: SparkLogs, epoch: int) -> EpochSta
 
 
 def _open_epoch(register: Register, logs: SparkLogs, epoch: int, files: EpochFiles, decided: int) -> EpochStatus:
-    manifest = register.manifest(epoch, register.taken(epoch, files))
+    manifest = _manifest(register, epoch)
     barrier = logs.barrier(epoch)
     state: State
     if epoch <= decided:
@@ -141,12 +180,12 @@ def _open_epoch(register: Register, logs: SparkLogs, epoch: int, files: EpochFil
 def _sinks(settled: SettledLog, register: Register, epochs: list[EpochStatus]) -> tuple[SinkStatus, ...]:
     """The sinks of the newest settled epoch, and those that unsettled epochs name."""
     means: dict[SinkName, tuple[str, str | None]] = {}
-    newest = settled.marker(settled.watermark())
+    newest = _readable(partial(settled.marker, settled.watermark()))
     if newest is not None:
         means |= {name: (total.means, total.guarantee) for name, total in newest.sinks.items()}
     waiting = [epoch for epoch in epochs if epoch.state in ("staged", "decided")]
     for epoch in waiting:
-        manifest = register.manifest(epoch.epoch, register.taken(epoch.epoch, register.files(epoch.epoch)))
+        manifest = _manifest(register, epoch.epoch)
         for name, entry in manifest.sinks.items() if manifest else ():
             means.setdefault(name, (entry.means, None))
     return tuple(

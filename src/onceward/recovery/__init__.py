@@ -18,8 +18,18 @@ from onceward.recovery.plan import (
     make_plan,
 )
 from onceward.recovery.poison import PoisonRow, divert_poison, find_poison
+from onceward.recovery.reidentify import NewIdentity, propose_identity, write_identity
 from onceward.recovery.replay import Replay, plan_replay, replay
+from onceward.recovery.resolve import (
+    Proposal,
+    propose_accept_loss,
+    propose_epoch_is_published,
+    propose_slot_is_in,
+    propose_withdraw,
+    record,
+)
 from onceward.recovery.start import Opened, inspect_checkpoint, look_at, open_checkpoint
+from onceward.recovery.strays import abort_strays, strays, to_abort
 from onceward.recovery.survey import EpochSurvey, Survey, take_survey
 
 __all__ = [
@@ -28,9 +38,11 @@ __all__ = [
     "EpochSurvey",
     "InDoubt",
     "Lose",
+    "NewIdentity",
     "Opened",
     "Plan",
     "PoisonRow",
+    "Proposal",
     "Publish",
     "Reap",
     "Recovered",
@@ -43,6 +55,7 @@ __all__ = [
     "TakeOver",
     "Verdict",
     "abort_by_hand",
+    "abort_strays",
     "commit_by_hand",
     "describe",
     "divert_poison",
@@ -53,7 +66,16 @@ __all__ = [
     "make_plan",
     "open_checkpoint",
     "plan_replay",
+    "propose_accept_loss",
+    "propose_epoch_is_published",
+    "propose_identity",
+    "propose_slot_is_in",
+    "propose_withdraw",
+    "record",
     "recover",
     "replay",
+    "strays",
     "take_survey",
+    "to_abort",
+    "write_identity",
 ]

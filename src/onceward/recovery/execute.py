@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from onceward.epoch import Ground, Publisher, PublishLimits, settle_fates, take_over
-from onceward.errors import EpochLost, Fenced
+from onceward.epoch import Ground, Publisher, PublishLimits, exits, settle_fates, take_over
+from onceward.errors import DamagedFile, EpochLost, Fenced
 from onceward.identity import Fingerprint, Generation
 from onceward.recovery.plan import (
     Accept,
@@ -94,8 +94,14 @@ def _execute(ground: Ground, plan: Plan, done: Recovered, publisher: Publisher) 
 
 def _finish_forgotten(ground: Ground, epoch: int, publisher: Publisher) -> None:
     """Receipts prove the decision: publish what is missing as if the commit log still said so."""
-    manifest = ground.register.manifest(epoch, settle_fates(ground, epoch))
+    try:
+        manifest = ground.register.manifest(epoch, settle_fates(ground, epoch))
+    except DamagedFile:
+        manifest = None
     if ground.watermark() >= epoch:
+        return
+    if manifest is None and ground.how_resolved(epoch) is not None:
+        publisher.settle_without_manifest(epoch)
         return
     if manifest is None:
         raise _contradiction(epoch)
@@ -106,5 +112,5 @@ def _contradiction(epoch: int) -> EpochLost:
     return EpochLost(
         "the target has receipts of an undecided epoch whose manifest is gone",
         epoch=epoch,
-        hint="restore the folder onceward/manifests of this checkpoint from a backup",
+        hint=f"restore the folder onceward/manifests of this checkpoint from a backup; {exits(epoch)}",
     )

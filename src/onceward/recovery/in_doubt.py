@@ -8,18 +8,19 @@ from enum import Enum
 
 from onceward.contracts import TwoPhaseCommitSink
 from onceward.epoch import Ground, Publisher, PublishLimits, age_of, pending_transactions, since_of
-from onceward.errors import ConfigurationError
+from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName
 from onceward.manifest import Manifest
 from onceward.wal import WAL
 
 
 class Verdict(Enum):
-    """What the protocol does with a transaction."""
+    """What the protocol does with a transaction. It never decides on one that another checkpoint may still want."""
 
     COMMIT = "commit"
     ABORT = "abort"
     WAIT = "wait"
+    ASK = "ask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class InDoubt:
     age_s: float | None
     verdict: Verdict
     why: str
+    generation: str = ""
 
 
 def in_doubt(ground: Ground) -> list[InDoubt]:
@@ -48,12 +50,22 @@ def in_doubt(ground: Ground) -> list[InDoubt]:
     for found in listed:
         epoch = found.name.epoch
         if epoch not in manifests and epoch > watermark:
-            files = ground.register.files(epoch)
-            manifests[epoch] = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+            manifests[epoch] = _manifest(ground, epoch)
         verdict, why = _verdict(found.name, decided, watermark, manifests.get(epoch))
         since, age_s = since_of(found), age_of(ground, found)
-        result.append(InDoubt(found.sink, str(found.name), epoch, found.name.slot, since, age_s, verdict, why))
+        name = found.name
+        result.append(InDoubt(found.sink, str(name), epoch, name.slot, since, age_s, verdict, why, name.generation))
     return sorted(result, key=lambda one: (one.epoch, one.sink, one.slot, one.transaction))
+
+
+def _manifest(ground: Ground, epoch: int) -> Manifest | None:
+    """The manifest that counts, without what a person took out of it; None too where it cannot be read."""
+    try:
+        files = ground.register.files(epoch)
+        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+    except DamagedFile:
+        return None
+    return ground.resolved.without(manifest) if manifest is not None else None
 
 
 def _verdict(name: TransactionName, decided: int, watermark: int, manifest: Manifest | None) -> tuple[Verdict, str]:
@@ -65,7 +77,7 @@ def _verdict(name: TransactionName, decided: int, watermark: int, manifest: Mani
     if name.epoch <= decided and named:
         return Verdict.COMMIT, "its epoch is decided and its manifest names it"
     if name.epoch <= decided:
-        return Verdict.ABORT, "its epoch is decided and its manifest names another attempt"
+        return Verdict.ABORT, "its epoch is decided and its manifest names another attempt, or a person took it out"
     if named:
         return (
             Verdict.WAIT,

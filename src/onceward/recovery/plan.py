@@ -5,13 +5,21 @@ The table of DESIGN §4, row by row, is `_decided` and `_undecided`; the dangero
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
 from onceward.contracts import Receipt
-from onceward.errors import CheckpointRefused, CheckpointReplaced, CheckpointRolledBack, OncewardError, SinkMissing
+from onceward.errors import (
+    CheckpointRefused,
+    CheckpointReplaced,
+    CheckpointRolledBack,
+    CheckpointUnknown,
+    DamagedFile,
+    OncewardError,
+    SinkMissing,
+)
 from onceward.identity import STRAIGHT, Fingerprint, Generation
 from onceward.manifest import Manifest
 from onceward.recovery.repair import Repair, describe_repair
@@ -25,6 +33,7 @@ class Accept(Enum):
     FRESH_START = "fresh-start"
     COPY = "copy"
     ROLLBACK = "rollback"
+    ADOPT = "adopt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +46,12 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Decided, and slots are missing in the target."""
+    """Decided, and slots are missing in the target. `left_out` slots more are not published: a person said so."""
 
     epoch: int
     slots: int
     receipts: int
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,7 @@ class Lose:
     """Decided, and nobody can say what was staged: looked at again, then the job stops."""
 
     epoch: int
+    damaged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +114,16 @@ def describe(step: Step) -> str:
             return describe_repair(repair)
         case Settle(_, why):
             return why
-        case Publish(_, slots, receipts):
-            return f"{receipts} of {slots} slots have their receipt; publish the others"
-        case Lose():
-            return "decided, but no valid manifest says what was staged; the job would stop"
+        case Publish(_, slots, receipts, left_out):
+            by_hand = f"; {left_out} more were resolved by hand and are left out" if left_out else ""
+            return f"{receipts} of {slots} slots have their receipt; publish the others{by_hand}"
+        case Lose(_, damaged):
+            why = f" ({damaged})" if damaged else ""
+            return f"decided, but no valid manifest says what was staged{why}; the job would stop"
         case TakeOver():
             return "undecided: fence whoever worked on it, abort what is staged; Spark runs it again"
         case AlreadyPublished(_, _, settled):
-            done = "is settled" if settled else "has receipts"
+            done = "is settled" if settled else "is published"
             return f"its decision was forgotten, but it {done}: Spark's repetition passes without staging"
         case Reap(count):
             return f"{count} transactions or segments that no manifest names are aborted"
@@ -149,22 +162,30 @@ def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan
 
 def _decided(survey: Survey, found: EpochSurvey) -> Step:
     if found.manifest is None:
-        return Settle(found.epoch, "made by Spark alone") if found.engine_made else Lose(found.epoch)
-    slots = _slot_keys(found.manifest)
+        how = survey.resolved.end(survey.generation, found.epoch, found.fingerprint, survey.sinks)
+        if how is not None or found.engine_made:
+            return Settle(found.epoch, how or "made by Spark alone")
+        return Lose(found.epoch, found.damaged)
+    slots = _slot_keys(survey.resolved.without(found.manifest))
+    left_out = len(_slot_keys(found.manifest)) - len(slots)
     receipts = {(r.sink, r.slot) for r in _receipts_of(survey, found.manifest.job.generation, found)} & slots
     if receipts == slots:
-        return Settle(found.epoch, "every slot has its receipt" if slots else "nothing to publish")
-    return Publish(found.epoch, slots=len(slots), receipts=len(receipts))
+        by_hand = f"; {left_out} were resolved by hand" if left_out else ""
+        return Settle(found.epoch, ("every slot has its receipt" if slots else "nothing to publish") + by_hand)
+    return Publish(found.epoch, slots=len(slots), receipts=len(receipts), left_out=left_out)
 
 
 def _undecided(survey: Survey, found: EpochSurvey) -> Step:
+    is_published, _ = survey.resolved.published(survey.generation, found.epoch, found.fingerprint)
     if found.epoch <= survey.watermark and found.fingerprint is not None:
+        if survey.watermark_damaged is not None and not is_published:
+            return Refuse(_unreadable_marker(survey.watermark_damaged, found.epoch))
         return AlreadyPublished(found.epoch, found.fingerprint, settled=True)
     receipts = _receipts_of(survey, survey.generation, found)
-    if receipts and found.manifest is not None and found.fingerprint is not None:
+    if (is_published or (receipts and found.manifest is not None)) and found.fingerprint is not None:
         return AlreadyPublished(found.epoch, found.fingerprint, settled=False)
-    if receipts:
-        return Lose(found.epoch)
+    if _unexplained(survey, found):
+        return Lose(found.epoch, found.damaged)
     left_behind = _left_behind(survey, found)
     return Refuse(left_behind) if left_behind else TakeOver(found.epoch)
 
@@ -172,13 +193,18 @@ def _undecided(survey: Survey, found: EpochSurvey) -> Step:
 def _left_behind(survey: Survey, found: EpochSurvey) -> SinkMissing | None:
     """Transactions of a sink that the job no longer has: taking the epoch over could not abort them."""
     for name, entry in found.manifest.sinks.items() if found.manifest else ():
-        in_target = [slot for slot in entry.slots if not is_segment(slot.handle)]
+        in_target = [
+            slot
+            for slot in entry.slots
+            if not is_segment(slot.handle) and not survey.resolved.gives_up(str(slot.handle["transaction"]))
+        ]
         if survey.sinks and name not in survey.sinks and in_target:
             return SinkMissing(
                 f"{len(in_target)} transactions of an undecided epoch wait in a sink that the job no longer has",
                 epoch=found.epoch,
                 sink=name,
-                hint=f"start once with a sink named {name!r} so that they can be aborted, then remove it",
+                hint=f"start once with a sink named {name!r} so that they can be aborted, then remove it; or leave "
+                f"them there: `onceward resolve accept-loss FILE {found.epoch} --sink {name!r}`",
             )
     return None
 
@@ -192,9 +218,32 @@ def _receipts_of(survey: Survey, generation: Generation, found: EpochSurvey) -> 
     return [r for r in survey.receipts if (r.generation, r.epoch, r.fingerprint) == key]
 
 
+def _unexplained(survey: Survey, found: EpochSurvey) -> bool:
+    """Whether the target has output of an undecided epoch of which no manifest tells, nor a person."""
+    if found.manifest is not None:
+        return False
+    is_published, sinks = survey.resolved.published(survey.generation, found.epoch, found.fingerprint)
+    receipts = _receipts_of(survey, survey.generation, found)
+    return not is_published and bool({r.sink for r in receipts} - sinks)
+
+
+def _unreadable_marker(why: str, epoch: int) -> DamagedFile:
+    return DamagedFile(
+        f"{why}; it would tell whether epoch {epoch}, which Spark is about to run, is the one that was settled",
+        epoch=epoch,
+        hint="restore it from a backup of the checkpoint; or, if nobody has put other logs of Spark's in place, "
+        f"`onceward resolve epoch-is-published FILE {epoch}`: Spark's repetition then passes without staging",
+    )
+
+
 def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
     """Contradictions, each named once."""
     foreign = sorted({r.generation for r in survey.receipts if r.generation not in survey.known_generations})
+    if not survey.is_identified and survey.decided >= 0:
+        yield _unknown(survey)
+        # Taking the checkpoint over delivers nothing again that Spark has decided: only what is above that counts.
+        above = {r.generation for r in survey.receipts if r.epoch > survey.decided}
+        foreign = [generation for generation in foreign if generation in above]
     if foreign:
         yield _replaced(survey, foreign)
     ours = [r for r in survey.receipts if r.generation == survey.generation and r.fingerprint != STRAIGHT]
@@ -210,9 +259,66 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
         if found is not None and found.fingerprint not in (None, receipt.fingerprint):
             yield rolled_back(f"epoch {receipt.epoch} in the target covers other source rows than this checkpoint's")
             return
+    for found in survey.epochs.values():
+        if found.epoch > max(survey.decided, survey.watermark) and _unexplained(survey, found):
+            yield _rolled_back_under(survey, found)
+            return
     settled, now = survey.watermark_fingerprint, survey.watermark_barrier
     if now is not None and settled and settled != now:
         yield rolled_back(f"epoch {survey.watermark} was settled with other source rows than it has now")
+
+
+def _rolled_back_under(survey: Survey, found: EpochSurvey) -> CheckpointRolledBack:
+    """The epoch was decided and published, and then a snapshot from before that was put back."""
+    has = {r.sink for r in _receipts_of(survey, survey.generation, found)}
+    lacks = f"; sink {_listed(survey.sinks - has)} has none of it" if survey.sinks - has else ""
+    error = rolled_back(
+        f"the target has output of epoch {found.epoch} (sink {_listed(has)}{lacks}), and the checkpoint neither has "
+        f"decided it nor knows what was staged for it{f': {found.damaged}' if found.damaged else ''}"
+    )
+    hint = (
+        f"{error.hint}; or, if the target has all of it, `onceward resolve epoch-is-published FILE {found.epoch}` "
+        "(with --sink S for one sink: Spark computes the epoch again, and S is left out)"
+    )
+    return CheckpointRolledBack(error.message, epoch=found.epoch, hint=hint)
+
+
+def _unknown(survey: Survey) -> CheckpointUnknown:
+    """A checkpoint that only Spark knows. Receipts of this job tell that our folder was lost."""
+    skipped = f"up to epoch {survey.decided}"
+    newest: dict[str, int] = {}
+    for receipt in survey.receipts:
+        newest[receipt.sink] = max(receipt.epoch, newest.get(receipt.sink, -1))
+    if not newest:
+        return CheckpointUnknown(
+            f"Spark has decided epochs {skipped} on this checkpoint, and onceward has never run on it",
+            hint="to go on from here with onceward, start once with --accept adopt (in Python: accept='adopt'): the "
+            f"epochs {skipped} are left to whoever delivered them, and none of their rows is delivered by onceward; "
+            "else give the job an empty directory",
+        )
+    lacking = []
+    for sink in sorted({*survey.sinks, *newest}):
+        first = newest.get(sink, -1) + 1
+        if first <= survey.decided:
+            epochs = f"epochs {first} to {survey.decided}" if first < survey.decided else f"epoch {first}"
+            lacking.append(f"sink {sink!r} has no receipt of {epochs}")
+    told = (
+        f"{'; '.join(lacking)}: what was staged for them was either empty there or is not delivered"
+        if lacking
+        else f"every sink has receipts of epoch {survey.decided}, so that all of it was begun to be delivered"
+    )
+    return CheckpointUnknown(
+        f"the targets have receipts of this job, and Spark has decided epochs {skipped} on this checkpoint, but its "
+        f"folder onceward/ was lost. {told}",
+        hint="restore the folder onceward/ from a backup: that loses nothing. Or start once with --accept adopt (in "
+        f"Python: accept='adopt'): the job goes on above epoch {survey.decided}, and what is not delivered of the "
+        f"epochs {skipped} never will be. Or remove the whole checkpoint and start with --accept fresh-start: every "
+        "source row is delivered again, beside what the targets have",
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(repr(str(name)) for name in names))
 
 
 def _replaced(survey: Survey, foreign: list[Generation]) -> CheckpointReplaced:

@@ -62,6 +62,7 @@ def divert_poison(ground: Ground, folder: Path) -> list[Path]:
         _write(path, mine)
         by_slot = {slot.slot: str(slot.handle["transaction"]) for slot in manifest.sinks[name].slots}
         left_out = {by_slot[s]: tuple(r.row for r in mine if r.slot == s) for s in {row.slot for row in mine}}
+        Diversions(ground.storage).drop_damaged(manifest.epoch, name)
         if not Diversions(ground.storage).create(Diversion(manifest.epoch, name, left_out, str(path))):
             raise ConfigurationError(
                 f"rows of epoch {manifest.epoch} were diverted before, and the target rejects others now",

@@ -13,11 +13,13 @@ durable once and is damage of another kind: nothing is guessed, and reading it e
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onceward.contracts import Log
 from onceward.epoch import Ground
+from onceward.errors import DamagedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +137,16 @@ def repairs_needed(ground: Ground) -> list[Repair]:
 def _known(ground: Ground) -> dict[int, Known]:
     known = {}
     for epoch in ground.settled.epochs():
-        marker = ground.settled.marker(epoch)
+        # What cannot be read is not known; an entry that needs it stays torn, and is refused.
+        marker = None
+        with contextlib.suppress(DamagedFile):
+            marker = ground.settled.marker(epoch)
         if marker is not None and marker.manifest is not None:
             known[epoch] = Known(marker.manifest.barrier, marker.decision)
     for epoch, files in ground.register.epochs().items():
-        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+        manifest = None
+        with contextlib.suppress(DamagedFile):
+            manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
         if manifest is not None and epoch not in known:
             known[epoch] = Known(manifest.barrier)
     return known

@@ -60,7 +60,7 @@ def _lacking(ground: Ground, receipts: Sequence[Receipt]) -> Iterator[tuple[AnyS
     oldest = {sink.name: min((r.epoch for r in ours if r.sink == sink.name), default=0) for sink in ground.sinks}
     for epoch in sorted(ground.kept.epochs()):
         marker = ground.kept.marker(epoch)
-        manifest = marker.manifest if marker is not None else None
+        manifest = ground.resolved.without(marker.manifest) if marker is not None and marker.manifest else None
         if manifest is None or manifest.job.generation != ground.job.generation:
             continue
         for name, entry in manifest.sinks.items():

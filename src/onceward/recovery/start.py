@@ -5,6 +5,7 @@ The identity is written only after the first survey found nothing to object to, 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,20 +17,33 @@ from onceward.errors import (
     CheckpointCopied,
     CheckpointRolledBack,
     ConfigurationError,
+    DamagedFile,
     Fenced,
+    NewerFormat,
     OncewardError,
     ReceiptsMoved,
     TargetRolledBack,
     TargetUnavailable,
 )
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
-from onceward.manifest import Diversions, IdentityFile, IdentityRecord, forget_settled
+from onceward.manifest import (
+    Diversions,
+    IdentityFile,
+    IdentityRecord,
+    Resolutions,
+    Resolved,
+    SettledLog,
+    forget_settled,
+)
 from onceward.recovery.execute import recover
 from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, Refuse, RepairLog, make_plan, rolled_back
 from onceward.recovery.repair import repair, repairs_needed
+from onceward.recovery.strays import warn_of_strays
 from onceward.recovery.survey import Survey, take_survey
 from onceward.recovery.targets import came_back, receipts_places, refuse_moved_receipts
 from onceward.storage import is_same_place
+
+log = logging.getLogger("onceward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,8 @@ def open_checkpoint(
 
     `query` is the engine's id of the query whose logs these are, None before its first start.
     """
-    record = IdentityFile(storage).read()
+    record = read_identity(storage)
+    adopted = record.adopted if record else decisions.decided()
     ground = Ground(
         job=JobIdentity(name, record.generation if record else new_generation()),
         run=new_run(),
@@ -69,8 +84,9 @@ def open_checkpoint(
         storage=storage,
         decisions=decisions,
         clock=clock,
-        adopted=record.adopted if record else decisions.decided(),
-        diverted=Diversions(storage).all(),
+        adopted=adopted,
+        diverted=Diversions(storage).all(above=max(adopted, SettledLog(storage).watermark())),
+        resolved=Resolutions(storage).read(),
         hooks=hooks or Hooks(),
     )
     _refuse_unlike(record, name, place, accepted, query)
@@ -83,10 +99,10 @@ def open_checkpoint(
         ground = replace(ground, receipts_at=receipts_places(ground))
         refuse_moved_receipts(ground)
         markers = newest_markers(ground)
-        survey = take_survey(ground, known_generations=known)
+        survey = take_survey(ground, known_generations=known, is_identified=record is not None)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
-        if survey.is_outdated(ground) or IdentityFile(storage).read() != record:
+        if survey.is_outdated(ground) or read_identity(storage) != record:
             # Not a contradiction: another driver went on between our look at the logs and our look at the targets.
             raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
         raise plan.refusal
@@ -98,9 +114,16 @@ def open_checkpoint(
         if held := came_back(ground, markers, survey.receipts, keep_receipts=keep):
             Publisher(ground, limits).commit_survivors(held)
         done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
+    _warn_of_damage(survey)
+    warn_of_strays(ground)
     begun_as = record.guarantee_of
     coordinator = Coordinator(ground, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
     return Opened(ground, coordinator, record)
+
+
+def _warn_of_damage(survey: Survey) -> None:
+    if survey.watermark_damaged is not None:
+        log.warning("%s; its name tells that its epoch is settled, and no more was needed", survey.watermark_damaged)
 
 
 def inspect_checkpoint(
@@ -111,8 +134,23 @@ def inspect_checkpoint(
     place: str,
     clock: Clock,
     accepted: frozenset[Accept] = frozenset(),
+    name: JobName | None = None,
 ) -> Plan:
-    """The plan that the next start would carry out. Writes nothing."""
+    """The plan that the next start would carry out. Writes nothing. The job's name is needed on a checkpoint that has
+    no identity yet."""
+    if name is not None and read_identity(storage) is None and decisions.decided() >= 0:
+        fresh = Ground(
+            job=JobIdentity(name, new_generation()),
+            run=new_run(),
+            sinks=sinks,
+            guarantee=Guarantee.EXACTLY_ONCE,
+            storage=storage,
+            decisions=decisions,
+            clock=clock,
+            adopted=decisions.decided(),
+        )
+        with _told_plainly():
+            return make_plan(take_survey(fresh, known_generations=frozenset(), is_identified=False), accepted)
     try:
         ground, record = look_at(
             sinks=sinks, storage=storage, decisions=decisions, place=place, clock=clock, accepted=accepted
@@ -141,9 +179,13 @@ def look_at(
     place: str,
     clock: Clock,
     accepted: frozenset[Accept] = frozenset(),
+    past_damage: bool = False,
 ) -> tuple[Ground, IdentityRecord]:
-    """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused."""
-    record = IdentityFile(storage).read()
+    """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused.
+
+    `past_damage`: for whoever is about to mend what a person has said before, and which can no longer be read.
+    """
+    record = read_identity(storage)
     if record is None:
         raise ConfigurationError(
             "no onceward job has run on this checkpoint", hint="give the directory that the job has as `checkpoint`"
@@ -158,7 +200,10 @@ def look_at(
         decisions=decisions,
         clock=clock,
         adopted=record.adopted,
-        diverted=Diversions(storage).all(),
+        diverted=Diversions(storage).all(
+            above=max(record.adopted, SettledLog(storage).watermark()), only_whole=past_damage
+        ),
+        resolved=Resolved(Resolutions(storage).history()) if past_damage else Resolutions(storage).read(),
     )
     return ground, record
 
@@ -174,6 +219,20 @@ def _told_plainly() -> Iterator[None]:
         raise TargetUnavailable(
             f"a target does not let onceward recover: {type(error).__name__}: {error}",
             hint="see that the target runs, and that this user may read and remove what onceward keeps there",
+        ) from error
+
+
+def read_identity(storage: Storage) -> IdentityRecord | None:
+    """The identity that counts, None in a fresh checkpoint. A damaged one is refused, with the way to say it anew."""
+    try:
+        return IdentityFile(storage).read()
+    except NewerFormat:
+        raise
+    except DamagedFile as error:
+        raise DamagedFile(
+            error.message,
+            hint="restore it from a backup of the checkpoint; or run `onceward resolve identity FILE`, which finds out "
+            "from the manifests, segments and receipts which generation this checkpoint is, and writes it down anew",
         ) from error
 
 
@@ -227,6 +286,7 @@ def _identify(
 ) -> IdentityRecord:
     """The identity to run under: the one that stands, or a new record for what has changed or was just accepted."""
     foreign = {r.generation for r in survey.receipts} - survey.known_generations
+    agreed = survey.watermark
     if record is None:
         wanted = IdentityRecord(
             0, ground.job.name, ground.job.generation, tuple(sorted(foreign)), ground.adopted, place, query
@@ -236,13 +296,13 @@ def _identify(
         contradictions = [getattr(step, "error", None) for step in make_plan(survey).steps]
         rolled_back = any(isinstance(error, CheckpointRolledBack) for error in contradictions)
         new_life = rolled_back or _is_copy(record, place, query)
+        agreed = _agreed(ground, survey) if rolled_back else agreed
         wanted = replace(
             record,
             known=tuple(sorted({*record.known, *foreign} | ({record.generation} if new_life else set()))),
             generation=new_generation() if new_life else record.generation,
-            # Records of epochs that were rolled back are dropped below. They can only stand above the decided ones when
-            # Spark's logs alone went back, and then all that is decided now was settled long ago.
-            adopted=survey.decided if rolled_back and survey.watermark > survey.decided else record.adopted,
+            # Records of epochs that were rolled back are dropped below.
+            adopted=agreed if agreed < survey.watermark else record.adopted,
             place=place,
             query=query or record.query,
         )
@@ -254,8 +314,8 @@ def _identify(
     standing = IdentityFile(ground.storage).create(wanted)
     if standing != wanted:
         raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
-    if standing.adopted == survey.decided < survey.watermark:
-        _forget_from(ground, survey.decided + 1)
+    if agreed < survey.watermark:
+        _forget_above(ground, agreed, survey)
     return standing
 
 
@@ -280,9 +340,28 @@ def _promised(record: IdentityRecord, wanted: Guarantee, *, newest: int) -> Iden
     return replace(record, guarantee=wanted, since=newest + 1, before=before)
 
 
-def _forget_from(ground: Ground, first: int) -> None:
-    """After an accepted rollback: drop the records of epochs that, for this checkpoint, have not happened."""
+def _agreed(ground: Ground, survey: Survey) -> int:
+    """The last epoch of which the settled markers and Spark's log, as it is now, say the same.
+
+    Where Spark's logs alone went back, all that is decided now was settled long ago. Where others were put in their
+    place, epochs that are decided in them were settled with other rows: they count as not settled any more, and without
+    a manifest they stop the job with `EpochLost`, for a person to rewind.
+    """
+    for epoch in ground.settled.epochs():
+        barrier = ground.decisions.barrier(epoch) if epoch <= survey.watermark else None
+        try:
+            marker = ground.settled.marker(epoch)
+        except DamagedFile:
+            continue
+        if barrier and marker and marker.fingerprint and marker.fingerprint != barrier.fingerprint:
+            return min(epoch - 1, survey.decided)
+    return min(survey.watermark, survey.decided)
+
+
+def _forget_above(ground: Ground, agreed: int, survey: Survey) -> None:
+    """After an accepted rollback: drop the records of epochs that, for this checkpoint, have not happened. What is
+    decided and staged above the watermark has."""
     for epoch in ground.register.epochs():
-        if epoch >= first:
+        if agreed < epoch <= survey.watermark or survey.decided < min(epoch, survey.watermark):
             ground.register.forget(epoch)
-    forget_settled(ground.storage, first)
+    forget_settled(ground.storage, agreed + 1)

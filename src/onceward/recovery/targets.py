@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from onceward.contracts import Receipt
 from onceward.epoch import Ground, Orphan, missing, pending_transactions, rolled_back_target
-from onceward.errors import ReceiptsMoved
+from onceward.errors import DamagedFile, NewerFormat, ReceiptsMoved
 from onceward.identity import SinkName
 from onceward.manifest import Marker
 from onceward.wal import WAL
@@ -21,8 +21,15 @@ def refuse_moved_receipts(ground: Ground) -> None:
     """An unsettled epoch may be published, with its receipt where nobody looks any more: it would be sent again."""
     watermark = ground.watermark()
     for epoch, files in sorted(ground.register.epochs().items()):
-        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files)) if epoch > watermark else None
-        for name, entry in manifest.sinks.items() if manifest is not None else ():
+        if epoch <= watermark:
+            continue
+        try:
+            manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+        except NewerFormat:
+            raise
+        except DamagedFile:
+            continue  # Whether that matters is for the plan to say.
+        for name, entry in ground.resolved.without(manifest).sinks.items() if manifest is not None else ():
             now = ground.receipts_at.get(name, "")
             if entry.slots and entry.receipts_at and now and entry.receipts_at != now:
                 raise ReceiptsMoved(
@@ -31,7 +38,8 @@ def refuse_moved_receipts(ground: Ground) -> None:
                     sink=name,
                     hint="start once with the former setting, so that the epoch is settled, then change it; if the "
                     f"place is gone and the target has the epoch: `onceward resolve epoch-is-published FILE {epoch}`; "
-                    f"if it has nothing of it: `onceward rewind CHECKPOINT {epoch}`",
+                    f"if it has nothing of it, give up what is staged (`onceward resolve accept-loss FILE {epoch}`), "
+                    f"then `onceward rewind CHECKPOINT {epoch}`: Spark computes it again",
                 )
 
 

@@ -39,6 +39,13 @@ def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = (), 
             epoch=epoch,
             hint=f"only epochs above {reached} can be rewound",
         )
+    kept = SettledLog(storage).epochs()
+    if kept and kept[0] == epoch and record.adopted < epoch - 1:
+        raise CheckpointRefused(
+            f"nothing would tell any more that the epochs before {epoch} are settled: their markers are pruned",
+            epoch=epoch,
+            hint=f"rewind to {epoch + 1} or later",
+        )
     forget_settled(storage, epoch)
     removed = [(Log.COMMITS, n) for n in _newest_first(logs, Log.COMMITS) if n >= epoch]
     removed += [(Log.OFFSETS, n) for n in _newest_first(logs, Log.OFFSETS) if n > epoch]

@@ -31,7 +31,7 @@ from onceward.contracts import (
     WriteAheadSink,
 )
 from onceward.errors import StorageFailed
-from onceward.identity import JobIdentity, SinkName, TransactionName
+from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
 
 Row = dict[str, Any]
 
@@ -289,10 +289,15 @@ class FakeTwoPhaseSink(TwoPhaseCommitSink[Any]):
 
     def pending(self, job: JobIdentity) -> Iterable[Handle]:
         """See `TwoPhaseCommitSink`."""
-        for text in list(self.target.transactions):
-            name = TransactionName.parse(text)
+        for handle in self.pending_of_job(job.name):
+            name = TransactionName.parse(str(handle["transaction"]))
             if name is not None and name.belongs_to(job, self.name):
-                yield {"transaction": text, "job": job.name}
+                yield handle
+
+    def pending_of_job(self, name: JobName) -> Iterable[Handle]:
+        """See `TwoPhaseCommitSink`."""
+        owned = ((text, TransactionName.parse(text)) for text in list(self.target.transactions))
+        return [{"transaction": text, "job": name} for text, owner in owned if owner and owner.is_of_job(name)]
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink`."""

@@ -26,7 +26,7 @@ from onceward.contracts import (
     WriteAheadSink,
 )
 from onceward.errors import StorageFailed
-from onceward.identity import JobIdentity, SinkName
+from onceward.identity import JobIdentity, JobName, SinkName
 from onceward.testing.engine import EngineLogs
 from onceward.testing.faults import Faults
 
@@ -281,6 +281,11 @@ class FaultyTwoPhaseSink(_Reads, TwoPhaseCommitSink[Any]):
     def pending(self, job: JobIdentity) -> Iterable[Handle]:
         """See `TwoPhaseCommitSink`."""
         return self.faults.perform(f"{self._label} pending", lambda: list(self.inner.pending(job)), writes=False)
+
+    def pending_of_job(self, name: JobName) -> Iterable[Handle]:
+        """See `TwoPhaseCommitSink`."""
+        what = f"{self._label} pending_of_job"
+        return self.faults.perform(what, lambda: list(self.inner.pending_of_job(name)), writes=False)
 
     def discard(self, transaction: Any) -> None:
         """See `TwoPhaseCommitSink`."""

@@ -31,7 +31,7 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
 )
 from onceward.errors import ConfigurationError, TargetRefused
-from onceward.identity import Fingerprint, JobIdentity, TransactionName
+from onceward.identity import Fingerprint, JobIdentity, JobName, TransactionName, job_digest
 from onceward.sinks.files.engine import engine_folder, is_alike, stage_engine_files
 from onceward.sinks.files.formats import FORMATS
 from onceward.sinks.files.layout import (
@@ -298,11 +298,12 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
 
     def pending(self, job: JobIdentity) -> Iterable[Handle]:
         """Every transaction of which anything is left in the hidden folder, finished or not."""
-        found: defaultdict[str, list[Json]] = defaultdict(list)
-        for name, owner in self._staged(f"ow1_{job.digest}_{job.generation}_"):
-            if owner.belongs_to(job, self.name):
-                found[str(owner)].append({"staged": name})
-        return [{"transaction": transaction, "files": files} for transaction, files in found.items()]
+        staged = self._staged(f"ow1_{job.digest}_{job.generation}_")
+        return _handles((name, owner) for name, owner in staged if owner.belongs_to(job, self.name))
+
+    def pending_of_job(self, name: JobName) -> Iterable[Handle]:
+        """The same, of every generation and of every file sink that has had this folder."""
+        return _handles(self._staged(f"ow1_{job_digest(name)}_"))
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """One receipt for each slot that is visible, in any generation.
@@ -342,3 +343,11 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
         folders = {folder for leaf in leaves for folder in (leaf, *leaf.parents) if folder.is_relative_to(self.path)}
         for folder in folders:
             sync_folder(folder)
+
+
+def _handles(staged: Iterable[tuple[str, TransactionName]]) -> list[Handle]:
+    """One for each transaction that any of these hidden files belongs to."""
+    found: defaultdict[str, list[Json]] = defaultdict(list)
+    for name, owner in staged:
+        found[str(owner)].append({"staged": name})
+    return [{"transaction": transaction, "files": files} for transaction, files in found.items()]

@@ -204,6 +204,12 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             found = [name for name in xa.prepared(session) if name.belongs_to(job, self.name)]
         return [{"transaction": str(name)} for name in found]
 
+    def pending_of_job(self, name: JobName) -> Iterable[Handle]:
+        """The same, of every generation and sink of the job on this server."""
+        with self._settings.connect() as session:
+            found = [one for one in xa.prepared(session) if one.is_of_job(name)]
+        return [{"transaction": str(one)} for one in found]
+
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """All of this job's name and this sink; below the watermark only those of each generation's last epoch."""
         with self._settings.connect() as session:

@@ -189,12 +189,19 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     def pending(self, job: JobIdentity) -> Iterable[Handle]:
         """What `pg_prepared_xacts` lists for this database under our name."""
+        for handle in self.pending_of_job(job.name):
+            name = TransactionName.parse(str(handle["transaction"]))
+            if name is not None and name.belongs_to(job, self.name):
+                yield {**handle, "sink": self.name}
+
+    def pending_of_job(self, name: JobName) -> Iterable[Handle]:
+        """The same, of every generation and sink of the job in this database."""
         with borrowed(self.target.address) as session:
             rows = session.run("SELECT gid::text, prepared FROM pg_prepared_xacts WHERE database = current_database()")
         for gid, prepared in rows:
-            name = TransactionName.parse(gid)
-            if name is not None and name.belongs_to(job, self.name):
-                yield {"transaction": gid, "job": job.name, "sink": self.name, "since": prepared.isoformat()}
+            found = TransactionName.parse(gid)
+            if found is not None and found.is_of_job(name):
+                yield {"transaction": gid, "job": name, "since": prepared.isoformat()}
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""

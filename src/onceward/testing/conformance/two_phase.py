@@ -187,6 +187,27 @@ class TwoPhaseConformance(SinkConformance):
         assert len(self.pending(sink, job_named("app-1", OTHER))) == 1
         assert len(self.pending(other)) == 1
 
+    def test_all_of_a_jobs_name_are_listed_whatever_their_generation_and_sink(self) -> None:
+        """Scenario 85: what nobody ends any more is found, and can be aborted by the sink that found it."""
+        sink, removed = self.make_sink(), self.make_sink("removed sink")
+        if type(sink).pending_of_job is TwoPhaseCommitSink.pending_of_job:
+            return  # It does not list them, which the contract allows.
+        contexts = [
+            self.context(sink),
+            self.context(sink, job=job_named("app-1", OTHER)),
+            self.context(removed, epoch=3),
+        ]
+        for context in contexts:
+            self.stage(removed if context.sink == removed.name else sink, context)
+        self.stage(sink, self.context(sink, job=job_named("app-10")))
+        found = {str(handle["transaction"]): handle for handle in self.make_sink().pending_of_job(self.job.name)}
+        assert set(found) == {str(context.transaction) for context in contexts}
+        for handle in found.values():
+            sink.abort(handle)
+        assert not list(sink.pending_of_job(self.job.name))
+        assert len(self.pending(sink, job_named("app-10"))) == 1
+        assert self.ids() == []
+
     def test_two_attempts_of_a_slot_do_not_meet(self) -> None:
         """Scenarios 27 and 33: one is committed, the other aborted, in either order of staging."""
         sink = self.make_sink()
