@@ -5,7 +5,6 @@ The identity is written only after the first survey found nothing to object to, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,8 +41,6 @@ from onceward.recovery.strays import warn_of_strays
 from onceward.recovery.survey import Survey, take_survey
 from onceward.recovery.targets import came_back, receipts_places, refuse_moved_receipts
 from onceward.storage import is_same_place
-
-log = logging.getLogger("onceward")
 
 
 @dataclass(frozen=True, slots=True)
