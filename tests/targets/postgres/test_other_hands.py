@@ -14,13 +14,14 @@ from onceward.clock import SystemClock
 from onceward.connections.postgres import Address, PostgresError, Session
 from onceward.contracts import Guarantee
 from onceward.epoch import Ground, Publisher
-from onceward.errors import OutputLost, RowsRejected, TargetRefused
+from onceward.errors import OutputLost, ReceiptsMoved, RowsRejected, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName, RunId, SinkName, TransactionName
 from onceward.manifest import IdentityFile
 from onceward.sinks.postgres import receipts
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
-from onceward.testing import Conduct, Crashed, Finished, Harness
+from onceward.testing import Conduct, Crashed, DiesAt, Finished, Harness, Outlet
+from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
 from .deliver import JOB, batch_of, context, deliver, staged, values
@@ -285,3 +286,18 @@ def test_a_reader_sees_no_row_twice_none_undecided_and_from_the_log_only_whole_e
     assert harness.problems() == []
     assert {0, 12, 18} <= set(looks), "it looked before, between and after"
     assert len(looks) > 40
+
+
+@EACH_WAY
+def test_s79_receipts_in_another_schema_are_refused_while_an_epoch_is_unsettled(place: Place, way: str) -> None:
+    harness = job(place, way)
+    harness.life(DiesAt("storage create settled/0"))
+    place.query("CREATE SCHEMA IF NOT EXISTS elsewhere")
+    moved = place.sink(**WAYS[way], receipts_schema="elsewhere").choose()
+    moved.check(SCHEMA, output_mode="append")
+    before, harness.outlets = harness.outlets, (Outlet(moved, place.rows, ordered=False),)
+    error = error_of(harness, ReceiptsMoved)
+    assert f"schema {place.schema}" in error.message
+    harness.outlets = before
+    finished_cleanly(harness)
+    place.query("DROP SCHEMA elsewhere CASCADE")

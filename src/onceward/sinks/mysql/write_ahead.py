@@ -195,6 +195,10 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         with self._settings.connect() as session:
             return self._ledger.all_receipts(session, job)
 
+    def receipts_at(self) -> str:
+        """See `Sink.receipts_at`."""
+        return f"database {self._ledger.database}"
+
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""
         with self._settings.connect() as session, session.transaction():

@@ -59,6 +59,15 @@ class Receipts:
         )
         return bool(found[0][0])
 
+    def place(self, session: Session) -> str:
+        """The schema in which they stand or, where they are not made yet, would be made."""
+        found = session.run(
+            "SELECT coalesce((SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass($1)), "
+            "quote_ident(current_schema()), '')",
+            self.receipts,
+        )
+        return f"schema {found[0][0]}"
+
     def create(self, session: Session) -> None:
         """Make the tables where they are missing."""
         if self.exist(session):

@@ -145,6 +145,11 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         with reading(self.target.address) as session:
             return self._receipts.all_of(session, job, self.name)
 
+    def receipts_at(self) -> str:
+        """See `Sink.receipts_at`."""
+        with reading(self.target.address) as session:
+            return self._receipts.place(session)
+
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
         with borrowed(self.target.address) as session:
