@@ -28,12 +28,13 @@ ASKING = (
     "verify",
     "abort",
     "pending",
+    "pending_of_job",
     "find_rejected",
 )
 STAGING = ("begin_transaction", "invoke", "pre_commit", "discard", "engine_target", "engine_pre_commit")
 """Not watched one by one: an attempt must stay in one thread from its beginning to its end."""
 OF_A_COMMITTER = ("open", "is_checkpoint_committed", "commit_checkpoint", "forget")
-_LISTS = {"cautions", "shared_folders", "receipts", "verify", "pending", "find_rejected"}
+_LISTS = {"cautions", "shared_folders", "receipts", "verify", "pending", "pending_of_job", "find_rejected"}
 """Their answers may be computed while they are read: that has to happen inside the call."""
 
 _ERRORS: Mapping[str, type[OncewardError]] = {
