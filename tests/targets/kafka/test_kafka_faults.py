@@ -1,7 +1,7 @@
 """Brokers and topics that fail or do not fit: each is refused or reported clearly, and nothing is lost."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import confluent_kafka as driver
@@ -13,7 +13,7 @@ from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
 from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, RowsRejected, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
-from onceward.sinks.kafka.cluster import Cluster
+from onceward.sinks.kafka.cluster import Cluster, Described
 from onceward.sinks.kafka.settings import Settings
 from onceward.testing import DiesAt, Failed, Harness, Outlet, Source
 from onceward.testing.servers import SOON_BACK, KafkaServer
@@ -164,6 +164,23 @@ def test_a_topic_that_is_missing_is_refused_or_made(ground: Ground) -> None:
     name = f"{ground.topic}-made"
     ground.sink(topic=name, create_partitions=3).check(IDS, output_mode="append")
     assert len(ground.server.admin().list_topics(timeout=10).topics[name].partitions) == 3
+
+
+def test_a_topic_that_was_just_made_is_waited_for_until_a_broker_knows_of_it(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller makes it, the broker learns of it a moment later: in one of 400 on a busy machine too late."""
+    describe, behind = Cluster.describe, 4
+
+    def late(cluster: Cluster, names: Iterable[str]) -> dict[str, Described]:
+        nonlocal behind
+        behind -= 1
+        return describe(cluster, [] if behind >= 0 else names)
+
+    monkeypatch.setattr(Cluster, "describe", late)
+    made = {"topic": f"{ground.topic}-late", "receipts_topic": f"{ground.receipts_topic}-late"}
+    ground.sink(create_partitions=1, **made).check(IDS, output_mode="append")
+    assert behind < 0
 
 
 def test_a_receipts_topic_that_is_not_compacted_is_refused(ground: Ground) -> None:

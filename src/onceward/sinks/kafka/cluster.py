@@ -127,6 +127,22 @@ class Cluster:
             if failed.code != driver().KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
+    def describe_new(self, name: str) -> Described:
+        """A topic that was just made: a broker learns of it a moment after the controller has confirmed it."""
+        deadline = time.monotonic() + self._settings.timeout_s
+        while True:
+            try:
+                found = self.describe([name])
+            except KafkaFailed as failed:
+                if failed.code not in _coming_up():
+                    raise
+                found = {}
+            if name in found:
+                return found[name]
+            if time.monotonic() > deadline:
+                raise self._client.failed(f"topic {name!r} was made, but the brokers do not know of it")
+            time.sleep(_BETWEEN_LOOKS_S)
+
     def create_for_receipts(self, name: str, like: Described | None) -> None:
         """As many copies of the receipts as of the rows."""
         log.warning("making the topic %r for receipts: it was not there", name)

@@ -44,10 +44,10 @@ def check(
             found = cluster.describe(named)
             if topic is not None and topic not in found:
                 _make_topic(cluster, topic, partitions)
-                found = cluster.describe(named)
+                found[topic] = cluster.describe_new(topic)
             if receipts_topic not in found:
                 cluster.create_for_receipts(receipts_topic, found.get(topic or ""))
-                found = cluster.describe(named)
+                found[receipts_topic] = cluster.describe_new(receipts_topic)
         finally:
             cluster.close()
     _refuse_unless_allowed(found, topic, receipts_topic)

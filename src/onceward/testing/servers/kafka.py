@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import socket
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -156,6 +157,12 @@ class KafkaServer(Server):
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=wanted)
         admin = self.admin()
         admin.create_topics([topic])[name].result(30)
+        # The controller has made it; the broker, which is asked about it next, learns of it a moment later.
+        deadline = time.monotonic() + 30.0
+        while not _is_led(admin.list_topics(name, timeout=30).topics.get(name), partitions):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the broker does not know of topic {name!r}, which was made")
+            time.sleep(0.02)
         return name
 
     def delete_topics(self, *names: str) -> None:
@@ -194,6 +201,13 @@ class KafkaServer(Server):
     def _java(self, main: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
         return [self.program, *_JAVA_OPTIONS, logging, "-cp", f"{self._jars}/*", main]
+
+
+def _is_led(topic: Any, partitions: int) -> bool:
+    """Whether the broker knows all partitions of a topic, and who leads them."""
+    if topic is None or topic.error is not None or len(topic.partitions) < partitions:
+        return False
+    return all(partition.leader >= 0 for partition in topic.partitions.values())
 
 
 def _find_jars() -> Path:
