@@ -96,8 +96,16 @@ class Way:
         return self._loaded[known]
 
     def run(self, client: redis.Redis, source: str, key: str, *arguments: str | int | bytes) -> Any:
-        """Run the script for a key that this server has."""
-        return client.evalsha(self.script(client, source), 1, key, *arguments)
+        """Run the script for a key that this server has.
+
+        The driver opens a lost connection again by itself: a server that was started anew in between does not know the
+        script any more. It has run nothing then, so that asking it once more repeats nothing.
+        """
+        try:
+            return client.evalsha(self.script(client, source), 1, key, *arguments)
+        except driver().exceptions.NoScriptError:
+            del self._loaded[id(client), source]
+            return client.evalsha(self.script(client, source), 1, key, *arguments)
 
 
 @contextmanager

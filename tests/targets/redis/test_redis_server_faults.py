@@ -11,9 +11,11 @@ import pytest
 import redis as driver
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
+from onceward.connections.redis import opened
 from onceward.errors import CheckpointRolledBack, OutputLost, PublishFailed, RowsRejected, TargetRefused
 from onceward.sinks import RedisSink
 from onceward.sinks.redis import ledger
+from onceward.sinks.redis.scripts import RAISE_WATERMARK
 from onceward.testing import Conduct, Failed, Finished, Harness, ManualClock, Source
 from onceward.testing.servers import RedisServer
 
@@ -127,10 +129,22 @@ def test_counters_are_exact_although_the_server_is_killed_at_random(mortal: Redi
     stop.set()
     thread.join()
     # The last kill may have left an epoch half delivered: it is brought to its end like the others.
-    assert send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch)
+    while not send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch):
+        pass
     epoch += 1
     total = sum(int(value) for value in reader_of(mortal).client.mget([f"count:{key}" for key in range(7)]))
     assert total == epoch * 400, f"{kills} kills"
+
+
+def test_a_server_that_is_started_anew_between_a_script_and_its_call_is_given_the_script_again(
+    mortal: RedisServer,
+) -> None:
+    """The driver opens the connection again without a word, and the new server has never heard of the script."""
+    with opened(mortal.url, 5) as way:
+        assert way.run(way.seed, RAISE_WATERMARK, "receipts", "aaaaaaaa", 7) == 7
+        mortal.kill()
+        mortal.start()
+        assert way.run(way.seed, RAISE_WATERMARK, "receipts", "aaaaaaaa", 3) == 7
 
 
 def test_a_reader_never_sees_half_of_a_part(server: RedisServer, reader: Reader) -> None:
