@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -42,21 +43,23 @@ def append(batch: DataFrame, epoch: int) -> None:
 
 
 def hold(files: pa.Array) -> pa.Array:
-    """Let one task of epoch 1 wait, while the other has written its file."""
-    if 1 in files.to_pylist():
-        first = WORK / "first-task"
-        try:
-            first.touch(exist_ok=False)
-        except FileExistsError:
-            threading.Event().wait()
+    """Let one task of epoch 1 wait for ever, while the other writes its file.
+
+    The one of partition 0: Spark opens its file before it asks for the first row. Of the others it first asks whether
+    there is a row at all, so that one of them, held here, would have no file yet.
+    """
+    context = TaskContext.get()
+    if 1 in files.to_pylist() and context is not None and context.partitionId() == 0:
+        threading.Event().wait()
     return files
 
 
-def has_written_one_task_of_epoch_1() -> bool:
-    """A whole Parquet file beyond those that Spark has recorded."""
+def is_in_the_middle_of_epoch_1() -> bool:
+    """One whole Parquet file beyond those that Spark has recorded, and one that is open."""
     recorded = len(list((WORK / "spark-out" / "_spark_metadata").glob("[0-9]")))
-    whole = [path for path in (WORK / "spark-out").glob("part-*.parquet") if path.read_bytes()[-4:] == b"PAR1"]
-    return recorded == 1 and len(whole) == 3
+    listed = list((WORK / "spark-out").glob("part-*.parquet"))
+    whole = [path for path in listed if path.read_bytes()[-4:] == b"PAR1"]
+    return recorded == 1 and (len(whole), len(listed)) == (3, 4)
 
 
 def main() -> None:
@@ -67,7 +70,7 @@ def main() -> None:
         stream = stream.withColumn("file", F.arrow_udf(hold, "int")("file"))
     own = stream.writeStream.format("parquet").option("path", str(WORK / "spark-out"))
     query = own.option("checkpointLocation", str(WORK / "own")).trigger(availableNow=True).start()
-    while CONFIG["die"] and not has_written_one_task_of_epoch_1():
+    while CONFIG["die"] and not is_in_the_middle_of_epoch_1():
         threading.Event().wait(0.05)
     naive = rows(spark).writeStream.option("checkpointLocation", str(WORK / "naive-checkpoint"))
     other = naive.trigger(availableNow=True).foreachBatch(append).start()
