@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 
 demo test soak: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CURDIR)/$(ARCHIVE) -Xshare:auto
 
-.PHONY: help demo test check bench soak kafka clean java servers jars
+.PHONY: help demo test check bench soak mutants kafka clean java servers jars
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench: $(READY) java servers jars ## Measure the speed
 
 soak: $(READY) java servers $(ARCHIVE) ## Run for a long time under random crashes
 	@ONCEWARD_SOAK=1 $(BIN)/pytest -m soak
+
+mutants: $(READY) ## Take each rule out of the code and see a test fail
+	@cd tests && ../$(BIN)/python -m mutants
 
 kafka: $(READY) java .jars/kafka-broker/.ready ## Run a Kafka broker to try things with, until Ctrl-C
 	@$(BIN)/python tools/run-kafka

@@ -8,7 +8,16 @@ import pytest
 from onceward.contracts import Receipt
 from onceward.epoch import Orphan
 from onceward.errors import CheckpointReplaced, CheckpointRolledBack, CheckpointUnknown, DamagedFile
-from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId, SinkName, TransactionName
+from onceward.identity import (
+    STRAIGHT,
+    Fingerprint,
+    Generation,
+    JobIdentity,
+    JobName,
+    RunId,
+    SinkName,
+    TransactionName,
+)
 from onceward.manifest import EpochFiles, Manifest, SinkEntry, SlotEntry
 from onceward.recovery import (
     Accept,
@@ -197,6 +206,15 @@ def test_s17_several_epochs_are_planned_in_order_and_the_reaper_comes_last() -> 
         TakeOver(4),
         Reap(1),
     )
+
+
+def test_receipts_of_output_that_went_before_the_decision_prove_nothing() -> None:
+    """They stand in the target under the epoch's number, without its fingerprint."""
+    straight = (receipt(0, 0, fingerprint=STRAIGHT), receipt(0, 1, fingerprint=STRAIGHT))
+    undecided = survey(epoch(0, manifest(0)), decided=-1, planned=0, receipts=straight)
+    assert make_plan(undecided).steps == (TakeOver(0),)
+    decided = survey(epoch(0, manifest(0)), decided=0, receipts=straight)
+    assert make_plan(decided).steps == (Publish(0, slots=2, receipts=0),)
 
 
 def test_nothing_to_do_is_an_empty_plan() -> None:

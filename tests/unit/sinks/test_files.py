@@ -187,6 +187,32 @@ def test_a_file_system_without_hard_links_is_served_by_renaming(
     assert ids(tmp_path) == [1, 2, 3, 4]
 
 
+def test_without_hard_links_someone_elses_file_is_not_overwritten_either(
+    tmp_path: Path, context: Contexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    sink = FileSink(tmp_path)
+    handle = stage(sink, context(sink.name))
+    stranger = tmp_path / files(handle)[0]["final"]
+    stranger.write_text("precious")
+    assert isinstance(sink.commit(handle), RetryLater)
+    assert stranger.read_text() == "precious"
+
+
+def test_a_staged_file_that_is_there_already_is_not_written_over(tmp_path: Path, context: Contexts) -> None:
+    """Its name is one attempt's own: a second writer of it means that something is very wrong."""
+    sink = FileSink(tmp_path)
+    handle = stage(sink, context(sink.name))
+    staged = tmp_path / ".onceward" / files(handle)[0]["staged"]
+    before = staged.read_bytes()
+    with pytest.raises(FileExistsError):
+        stage(sink, context(sink.name), ROWS.slice(0, 1))
+    assert staged.read_bytes() == before
+
+
 def test_a_handle_that_points_out_of_the_folder_is_refused(tmp_path: Path, context: Contexts) -> None:
     sink = FileSink(tmp_path / "out")
     handle = stage(sink, context(sink.name))

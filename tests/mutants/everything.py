@@ -1,0 +1,16 @@
+"""The whole list, in the direction of the protocol."""
+
+from __future__ import annotations
+
+from mutants import decide, publish, recover, settle, stage, storage, targets
+from mutants.mutant import Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    *stage.RULES,
+    *decide.RULES,
+    *publish.RULES,
+    *settle.RULES,
+    *recover.RULES,
+    *storage.RULES,
+    *targets.RULES,
+)

@@ -1,0 +1,98 @@
+"""*Settle*: the marker, what may go after it, and what the reaper may take."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+SETTLING = ("tests/protocol/test_settling.py",)
+
+RULES = (
+    Mutant(
+        name="marker-before-removal",
+        rule="The settled marker is durable before anything that it makes superfluous is removed.",
+        file="epoch/publish.py",
+        old="        ground.settled.mark(",
+        new="        ground.register.forget(epoch)\n        ground.settled.mark(",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="highest-marker-counts",
+        rule="The highest settled marker is the watermark.",
+        file="manifest/settled.py",
+        old="return max(self.epochs(), default=-1)",
+        new="return min(self.epochs(), default=-1)",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="newest-markers-are-kept",
+        rule="Of the markers only the oldest are let go.",
+        file="manifest/settled.py",
+        old="self.epochs()[:-KEPT]:",
+        new="self.epochs()[KEPT:]:",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="manifests-are-forgotten-before-their-fates",
+        rule="Of a settled epoch the manifests go first, so that a crash leaves none without its fates.",
+        file="manifest/register.py",
+        old='(("json", files.manifests), ("reserved", files.reserved), ("fate", files.fates))',
+        new='(("fate", files.fates), ("reserved", files.reserved), ("json", files.manifests))',
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="reaper-leaves-undecided-work",
+        rule="The reaper takes nothing of an epoch that may still be decided.",
+        file="epoch/reap.py",
+        old="elif epoch <= decided:",
+        new="else:",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="reaper-leaves-what-the-manifest-names",
+        rule="The reaper takes nothing that the valid manifest of its epoch names.",
+        file="epoch/reap.py",
+        old="not in names:",
+        new="not in ():",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="reaper-needs-a-manifest-to-go-by",
+        rule="The reaper takes nothing of a decided epoch whose manifest it does not find.",
+        file="epoch/reap.py",
+        old="if names is not None and str(",
+        new="if str(",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="reaper-waits-for-open-reservations",
+        rule="While a takeover's fate is open, nobody knows which manifest counts: the reaper takes nothing.",
+        file="epoch/reap.py",
+        old="if files.reserved - files.fates:",
+        new="if False:",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="receipts-are-kept-for-a-while",
+        rule="Targets are asked to forget receipts only far below the watermark.",
+        file="epoch/publish.py",
+        old="below = watermark - self._limits.keep_receipts",
+        new="below = watermark + self._limits.keep_receipts",
+        tests=SETTLING,
+    ),
+    Mutant(
+        name="sweep-that-fails-is-put-off",
+        rule="A target that does not answer a sweep does not stop a job whose epochs are settled.",
+        file="epoch/publish.py",
+        old='        except Exception as error:\n            log.warning("a sweep',
+        new='        except KeyError as error:\n            log.warning("a sweep',
+        tests=("tests/protocol/test_scenarios_target.py",),
+    ),
+    Mutant(
+        name="leftovers-of-settled-epochs-are-removed",
+        rule="What a crash kept from being removed after an epoch was settled is removed by a sweep.",
+        file="epoch/publish.py",
+        old="            if epoch <= watermark:\n                ground.register.forget(epoch)",
+        new="            if False:\n                ground.register.forget(epoch)",
+        tests=SETTLING,
+    ),
+)

@@ -1,0 +1,129 @@
+"""Spark's own logs on disk: what a barrier's fingerprint covers, and going back to before a decision."""
+
+from pathlib import Path
+
+import pytest
+
+from onceward.contracts import Receipt
+from onceward.errors import CheckpointRefused
+from onceward.identity import Fingerprint, Generation, JobName, SinkName
+from onceward.manifest import IdentityFile, IdentityRecord
+from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.leftovers import remove_unfinished_first_barrier
+from onceward.spark.rewind import rewind
+from onceward.storage import LocalStorage
+from onceward.testing.engine import COMMITS_ENTRY, DirectoryLogs, offsets_entry
+from onceward.testing.fakes import ManualClock
+
+NOW = ManualClock().now()
+GENERATION = Generation("aaaaaaaa")
+EPOCHS = 4
+
+
+def test_barriers_that_differ_in_their_positions_alone_have_different_fingerprints(tmp_path: Path) -> None:
+    logs = DirectoryLogs(tmp_path)
+    for epoch, end in enumerate((4, 8, 8)):
+        logs.plan(epoch, offsets_entry(end, at=NOW))
+    first, second, third = (SparkLogs(tmp_path).barrier(epoch) for epoch in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.fingerprint != second.fingerprint
+    assert second.fingerprint == third.fingerprint
+
+
+def test_an_empty_epoch_is_no_repartitioned_one(tmp_path: Path) -> None:
+    logs = DirectoryLogs(tmp_path)
+    logs.plan(0, offsets_entry(4, at=NOW))
+    logs.plan(1, offsets_entry(4, at=NOW))
+    logs.plan(2, offsets_entry(4, at=NOW, shuffle_partitions=50))
+    logs.plan(3, offsets_entry(8, at=NOW))
+    assert [SparkLogs(tmp_path).is_engine_made(epoch) for epoch in range(4)] == [False, False, True, False]
+
+
+def test_an_unfinished_barrier_is_removed_only_where_nothing_was_ever_planned(tmp_path: Path) -> None:
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    unfinished = ".0.d8a1cac3-b3e1-45f6-a265-b0774b5c7eeb.tmp"
+    (offsets / unfinished).write_text("v1\n")
+    (offsets / "0").write_text("v1\n{}\n-")
+    assert remove_unfinished_first_barrier(tmp_path) == []
+    (offsets / "0").unlink()
+    assert remove_unfinished_first_barrier(tmp_path) == [unfinished]
+
+
+# --- rewind ---------------------------------------------------------------------------------------
+
+
+def checkpoint(folder: Path) -> Path:
+    """Four decided epochs, none of them published; Hadoop's checksums lie beside the entries."""
+    logs = DirectoryLogs(folder)
+    for epoch in range(EPOCHS):
+        logs.plan(epoch, offsets_entry(4 * epoch + 4, at=NOW))
+        logs.commit(epoch, COMMITS_ENTRY)
+        for log in ("offsets", "commits"):
+            (folder / log / f".{epoch}.crc").write_bytes(b"crc")
+    storage = LocalStorage(folder / "onceward")
+    IdentityFile(storage).create(IdentityRecord(0, JobName("job"), GENERATION, (), -1, "here"))
+    return folder
+
+
+def numbers(log: Path) -> list[int]:
+    return sorted(int(path.name) for path in log.iterdir() if path.name.isdigit())
+
+
+def test_a_rewound_epoch_keeps_its_barrier_and_loses_its_decision(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path)
+    barrier = (folder / "offsets" / "1").read_text()
+    rewind(folder, 1)
+    assert numbers(folder / "offsets") == [0, 1]
+    assert numbers(folder / "commits") == [0]
+    assert (folder / "offsets" / "1").read_text() == barrier
+    assert sorted(path.name for path in folder.rglob("*.crc")) == [".0.crc", ".0.crc", ".1.crc"]
+
+
+def test_an_epoch_that_has_a_receipt_is_not_rewound(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path)
+    receipt = Receipt(JobName("job"), GENERATION, SinkName("sink"), 2, 0, Fingerprint("f"))
+    with pytest.raises(CheckpointRefused, match="epoch 2 is published"):
+        rewind(folder, 1, receipts=(receipt,))
+    assert numbers(folder / "commits") == [0, 1, 2, 3]
+    rewind(folder, 3, receipts=(receipt,))
+    assert numbers(folder / "commits") == [0, 1, 2]
+
+
+class Killed(BaseException):
+    """At one of the removals."""
+
+
+def die_at(point: int, patch: pytest.MonkeyPatch) -> None:
+    unlink, left = Path.unlink, [point]
+
+    def mortal(path: Path, missing_ok: bool = False) -> None:
+        if left[0] == 0:
+            raise Killed
+        left[0] -= 1
+        unlink(path, missing_ok=missing_ok)
+
+    patch.setattr(Path, "unlink", mortal)
+
+
+def test_a_rewind_that_dies_half_way_skips_nothing_and_can_be_given_again(tmp_path: Path) -> None:
+    """Until it is through the epoch counts as decided: Spark would not run it, and onceward would miss it."""
+    for point in range(40):
+        folder = checkpoint(tmp_path / str(point))
+        with pytest.MonkeyPatch.context() as patch:
+            die_at(point, patch)
+            try:
+                rewind(folder, 1)
+                break
+            except Killed:
+                pass
+        barriers, commits = numbers(folder / "offsets"), numbers(folder / "commits")
+        assert barriers == list(range(len(barriers))), "no barrier stands above a gap"
+        assert barriers[-1] == EPOCHS - 1 or commits == [0], "decisions go before the barriers above them"
+        if barriers[-1] > 1:
+            assert SparkLogs(folder).decided() >= 1
+        rewind(folder, 1)
+        assert (numbers(folder / "offsets"), numbers(folder / "commits")) == ([0, 1], [0])
+    assert point > 8, "every removal was a point to die at"

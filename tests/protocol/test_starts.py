@@ -1,0 +1,64 @@
+"""What a start reads, in which order, and what it does when another driver goes on meanwhile."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lone_driver import Watched, ground_of, job, publisher_of
+
+from onceward.errors import Fenced
+from onceward.recovery import Publish, TakeOver, take_survey
+from onceward.recovery.execute import _finish_forgotten
+from onceward.testing import DiesAt, Failed, FakeTransactionalSink, FakeTwoPhaseSink, Finished, PausedAt
+
+KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])
+Kind = Callable[..., Any]
+
+
+@KINDS
+def test_the_survey_reads_the_decisions_first_then_the_register_and_the_targets_last(kind: Kind) -> None:
+    """Whatever another driver does meanwhile then makes the survey look older than it is, never newer."""
+    harness = job(kind)
+    harness.life(DiesAt("log commit 1"))
+    watched = Watched()
+    take_survey(ground_of(harness, faults=watched), known_generations=frozenset())
+    asked = [
+        "log decided",
+        "log planned",
+        "storage names manifests",
+        "storage names settled",
+        f"sink {harness.sinks[0].name} receipts",
+        "sink two-phase pending" if kind is FakeTwoPhaseSink else "storage names wal",
+    ]
+    assert sorted(asked, key=watched.first) == asked
+
+
+@KINDS
+def test_an_epoch_decided_while_it_was_being_taken_over_is_surveyed_again(kind: Kind) -> None:
+    harness = job(kind)
+    zombie = DiesAt("log commit 0")
+    harness.life(zombie)
+    harness.plans.clear()
+    ending = harness.life(PausedAt("storage create manifests/0.1.reserved", lambda: zombie.arrive()))
+    assert isinstance(ending, Finished)
+    assert [type(plan.steps[0]) for plan in harness.plans] == [TakeOver, Publish]
+    assert harness.problems() == []
+
+
+@KINDS
+def test_a_forgotten_decision_that_another_driver_has_settled_meanwhile_needs_nothing(kind: Kind) -> None:
+    """Its manifest is gone with the settling: that is no contradiction."""
+    harness = job(kind, ends=(4,))
+    harness.drain()
+    _finish_forgotten(ground_of(harness), 0, publisher_of(harness))
+    assert harness.problems() == []
+
+
+@KINDS
+def test_of_two_drivers_that_open_a_new_checkpoint_the_one_whose_identity_does_not_stand_stops(kind: Kind) -> None:
+    harness = job(kind)
+    faults = PausedAt("storage create identity.json", lambda: harness.life(until=-1))
+    ending = harness.life(faults)
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, Fenced)
+    assert harness.logs.planned() == -1, "it did not begin"
