@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 TWO_DRIVERS = ("tests/protocol/test_two_drivers.py",)
 FENCES = ("tests/protocol/test_fences.py",)
+POWER_LOSS = "tests/protocol/test_power_loss.py"
 
 RULES = (
     Mutant(
@@ -36,8 +37,8 @@ RULES = (
         name="fenced-epoch-is-not-staged",
         rule="Nothing is staged for an epoch that another driver has decided, settled or taken over.",
         file="epoch/coordinator.py",
-        old="        self._refuse_if_fenced(epoch, takeover)\n        ground.hooks",
-        new="        ground.hooks",
+        old="        self._refuse_if_fenced(epoch, takeover)\n",
+        new="",
         tests=FENCES,
     ),
     Mutant(
@@ -87,6 +88,14 @@ RULES = (
         old=" or takeover in files.manifests:",
         new=":",
         tests=FENCES,
+    ),
+    Mutant(
+        name="barrier-is-durable-before-the-manifest",
+        rule="Spark's barrier, state and last decision are on the disk before the manifest that rests on them stands.",
+        file="epoch/coordinator.py",
+        old="        self._ground.decisions.sync_barrier(manifest.epoch)\n",
+        new="",
+        tests=(f"{POWER_LOSS}::test_s74_no_manifest_stands_before_its_barrier_is_on_the_disk", POWER_LOSS),
     ),
     Mutant(
         name="loser-of-the-manifest-create-stops",

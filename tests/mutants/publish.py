@@ -26,6 +26,14 @@ RULES = (
         tests=(*PUBLISHER, *TWO_DRIVERS),
     ),
     Mutant(
+        name="decision-is-durable-before-it-is-acted-on",
+        rule="Spark's decision is on the disk before anything of its epoch is published.",
+        file="epoch/publish.py",
+        old="        self._ground.decisions.sync_decision(epoch)\n",
+        new="",
+        tests=("tests/protocol/test_power_loss.py::test_s74_nothing_is_published_before_its_decision_is_on_the_disk",),
+    ),
+    Mutant(
         name="oldest-epoch-first",
         rule="Epochs are published in order; none is passed over.",
         file="epoch/publish.py",

@@ -8,6 +8,8 @@ PLAN = ("tests/protocol/test_recovery_plan.py",)
 IDENTITY = ("tests/protocol/test_scenarios_identity.py",)
 STARTS = ("tests/protocol/test_starts.py",)
 LOGS = ("tests/protocol/test_spark_logs.py",)
+REPAIRS = ("tests/protocol/test_power_loss.py::test_s74_repairs",)
+SYNCS = ("tests/unit/test_order_of_syncs.py",)
 
 RULES = (
     Mutant(
@@ -199,8 +201,8 @@ RULES = (
         name="fingerprint-covers-the-whole-barrier",
         rule="Two barriers that differ anywhere have different fingerprints.",
         file="spark/checkpoint.py",
-        old='fingerprint_of("\\n".join(lines).encode())',
-        new='fingerprint_of("\\n".join(lines[:2]).encode())',
+        old="fingerprint_of(text.encode())",
+        new="fingerprint_of(lines[1].encode())",
         tests=LOGS,
     ),
     Mutant(
@@ -258,5 +260,77 @@ RULES = (
         old=" or SparkLogs(checkpoint).planned() >= 0:",
         new=":",
         tests=LOGS,
+    ),
+    Mutant(
+        name="torn-decision-that-was-not-acted-on-is-dropped",
+        rule="A torn decision is put back only if a marker proves that it was acted on; else its epoch runs again.",
+        file="recovery/repair.py",
+        old="if epoch in known and known[epoch].decision:",
+        new="if epoch in known:",
+        tests=REPAIRS,
+    ),
+    Mutant(
+        name="barrier-above-a-torn-decision-is-dropped",
+        rule="A barrier that was planned after a decision which is gone goes too: with it Spark would skip an epoch.",
+        file="recovery/repair.py",
+        old="if text is not None and epoch - 1 in gone and",
+        new="if text is not None and epoch in () and",
+        tests=REPAIRS,
+    ),
+    Mutant(
+        name="barriers-are-repaired-before-decisions",
+        rule="Barriers are put right first: a crash in between leaves a torn decision, which tells that work is left.",
+        file="recovery/repair.py",
+        old="[*_unfounded(offsets, gone, decided, known), *_offsets(offsets, decided, known), *of_commits]",
+        new="[*of_commits, *_unfounded(offsets, gone, decided, known), *_offsets(offsets, decided, known)]",
+        tests=REPAIRS,
+    ),
+    Mutant(
+        name="another-barrier-is-not-a-torn-one",
+        rule="A barrier is put back over what is torn or cut short, never over another one.",
+        file="recovery/repair.py",
+        old="(text != barrier and barrier.startswith(text))",
+        new="text != barrier",
+        tests=REPAIRS,
+    ),
+    Mutant(
+        name="repaired-entry-is-whole-before-its-name",
+        rule="An entry of Spark's logs that is put back is on the disk before it has its name.",
+        file="spark/checkpoint.py",
+        old="            sync_file(unfinished)\n",
+        new="",
+        tests=SYNCS,
+    ),
+    Mutant(
+        name="entry-is-dropped-only-as-it-was-seen",
+        rule="An entry of Spark's logs that was written anew since it was looked at is not removed.",
+        file="spark/checkpoint.py",
+        old="            if self._text(log.value, epoch) != seen:\n                return\n",
+        new="",
+        tests=LOGS,
+    ),
+    Mutant(
+        name="decision-before-is-synced-with-the-barrier",
+        rule="The decision of the epoch before is on the disk together with a barrier.",
+        file="spark/checkpoint.py",
+        old='self.root / "commits" / str(epoch - 1), *lists]',
+        new="*lists]",
+        tests=SYNCS,
+    ),
+    Mutant(
+        name="lists-of-sources-are-synced-with-the-barrier",
+        rule="The files that Spark's file sources list are on the disk together with the barrier that refers to them.",
+        file="spark/checkpoint.py",
+        old="str(epoch - 1), *lists]",
+        new="str(epoch - 1)]",
+        tests=SYNCS,
+    ),
+    Mutant(
+        name="state-is-synced-with-the-barrier",
+        rule="Spark's state is on the disk before the manifest of the epoch that made it stands.",
+        file="spark/checkpoint.py",
+        old="                sync_file_system(self.root)\n                return\n",
+        new="                pass\n",
+        tests=SYNCS,
     ),
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from onceward.contracts import Receipt
+from onceward.contracts import Log, Receipt
 from onceward.errors import CheckpointRefused
 from onceward.identity import Fingerprint, Generation, JobName, SinkName
 from onceward.manifest import IdentityFile, IdentityRecord
@@ -50,6 +50,19 @@ def test_an_unfinished_barrier_is_removed_only_where_nothing_was_ever_planned(tm
     assert remove_unfinished_first_barrier(tmp_path) == []
     (offsets / "0").unlink()
     assert remove_unfinished_first_barrier(tmp_path) == [unfinished]
+
+
+def test_an_entry_that_was_written_anew_since_it_was_looked_at_is_not_removed(tmp_path: Path) -> None:
+    """Another driver planned the epoch between our look and our removal."""
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    (offsets / "1").write_text("v1\n{}\nanother")
+    logs = SparkLogs(tmp_path)
+    for seen in (None, "v1\n{}\nas it was"):
+        logs.drop(Log.OFFSETS, 1, seen)
+        assert (offsets / "1").exists()
+    logs.drop(Log.OFFSETS, 1, "v1\n{}\nanother")
+    assert not (offsets / "1").exists()
 
 
 # --- rewind ---------------------------------------------------------------------------------------

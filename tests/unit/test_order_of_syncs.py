@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from onceward.committers import FileCheckpointCommitter
-from onceward.contracts import AlreadyCommitted, SlotContext
+from onceward.contracts import AlreadyCommitted, Log, SlotContext
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId, SinkName
 from onceward.sinks import FileSink
+from onceward.spark import checkpoint
+from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 from onceward.wal import SegmentWriter, Shelf
 
@@ -123,6 +125,12 @@ def test_a_file_that_is_being_created_is_listed_by_nobody(tmp_path: Path, monkey
     assert listed == [[]]
 
 
+def test_folders_that_were_made_for_a_file_are_on_the_disk_with_it(disk: Disk) -> None:
+    LocalStorage(disk.root / "new").create("manifests/0.0.json", b"x")
+    named = disk.when("name new/manifests/0.0.json")
+    assert max(disk.when("sync ."), disk.when("sync new")) < named
+
+
 def test_a_segment_and_its_name_are_on_the_disk_when_its_handle_is_given_out(disk: Disk) -> None:
     storage = LocalStorage(disk.root)
     path = Shelf(storage).path(context(SinkName("sink")))
@@ -131,6 +139,50 @@ def test_a_segment_and_its_name_are_on_the_disk_when_its_handle_is_given_out(dis
     handle = writer.finish()
     assert disk.synced_bytes[path] == handle["bytes"] == (disk.root / path).stat().st_size
     disk.when("sync wal/7", after=f"sync {path}")
+
+
+# --- Spark's logs ---------------------------------------------------------------------------------
+
+
+def spark_logs(root: Path) -> SparkLogs:
+    """Two planned epochs, one of them decided, and a file source with a list of its own."""
+    for name in ("offsets/0", "offsets/1", "commits/0", "sources/0/0", "sources/0/1", "metadata"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("v1\n{}\n-")
+    return SparkLogs(root)
+
+
+def test_a_barrier_is_forced_to_the_disk_with_all_that_it_refers_to(disk: Disk) -> None:
+    spark_logs(disk.root).sync_barrier(1)
+    for entry in ("offsets/1", "commits/0", "sources/0/1", "metadata"):
+        folder = os.path.dirname(entry) or "."
+        assert disk.when(f"sync {entry}") < disk.when(f"sync {folder}"), "the names after what they name"
+
+
+def test_where_there_is_state_the_whole_file_system_is_forced_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(checkpoint, "sync_file_system", synced.append)
+    logs = spark_logs(tmp_path)
+    logs.sync_barrier(1)
+    assert synced == []
+    (tmp_path / "state").mkdir()
+    logs.sync_barrier(1)
+    assert synced == [tmp_path]
+
+
+def test_a_decision_is_forced_to_the_disk_with_its_name(disk: Disk) -> None:
+    spark_logs(disk.root).sync_decision(0)
+    assert disk.when("sync commits/0") < disk.when("sync commits")
+
+
+def test_an_entry_that_is_put_back_is_whole_before_it_has_its_name(disk: Disk) -> None:
+    spark_logs(disk.root).put_back(Log.OFFSETS, 1, "v1\n{}\nanother")
+    (unfinished,) = [path for path in disk.synced_bytes if path.endswith(".tmp")]
+    assert disk.synced_bytes[unfinished] == len("v1\n{}\nanother")
+    assert disk.when(f"sync {unfinished}") < disk.when("name offsets/1")
+    disk.when("sync offsets", after="name offsets/1")
 
 
 # --- files ----------------------------------------------------------------------------------------
