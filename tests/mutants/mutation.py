@@ -12,11 +12,16 @@ from pathlib import Path
 
 from mutants.mutant import ROOT, SOURCES, Mutant
 
-PATIENCE_S = 1200
+PATIENCE_S = 600
+# Without the thousands of histories of the simulation and of pairs of crashes: they take minutes.
 ALL_FAST = (
     "tests/unit",
     "tests/formats/test_golden.py",
     "tests/protocol",
+    "--ignore=tests/protocol/test_simulation.py",
+    "--ignore=tests/protocol/test_simulation_has_teeth.py",
+    "--deselect=tests/protocol/test_crash_sweep.py::test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point",
+    "--deselect=tests/protocol/test_power_loss.py::test_s74_power_lost_again_during_the_recovery_from_a_power_loss",
 )
 _FAST = "not soak and not spark and not cluster"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)

@@ -195,7 +195,7 @@ RULES = (
         file="spark/checkpoint.py",
         old='        if committed >= 0:\n            self._entry("commits", committed)\n',
         new="",
-        tests=("tests/protocol/test_disk_faults.py",),
+        tests=LOGS,
     ),
     Mutant(
         name="fingerprint-covers-the-whole-barrier",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from onceward.contracts import Log, Receipt
-from onceward.errors import CheckpointRefused
+from onceward.errors import CheckpointRefused, DamagedFile
 from onceward.identity import Fingerprint, Generation, JobName, SinkName
 from onceward.manifest import IdentityFile, IdentityRecord
 from onceward.spark.checkpoint import SparkLogs
@@ -50,6 +50,19 @@ def test_an_unfinished_barrier_is_removed_only_where_nothing_was_ever_planned(tm
     assert remove_unfinished_first_barrier(tmp_path) == []
     (offsets / "0").unlink()
     assert remove_unfinished_first_barrier(tmp_path) == [unfinished]
+
+
+@pytest.mark.parametrize("torn", ["", "v1", 'v1\n{"nextBatch', "\0\0\0\0", "v1\n{}\n\0\0"])
+def test_a_torn_entry_is_no_decision_and_no_barrier(tmp_path: Path, torn: str) -> None:
+    """A start repairs what it can; whoever reads on, beside it or because it could not, must not believe it."""
+    folder = checkpoint(tmp_path)
+    (folder / "commits" / "3").write_text(torn)
+    (folder / "offsets" / "3").write_text(torn)
+    logs = SparkLogs(folder)
+    for read in (logs.decided, lambda: logs.decision(3), lambda: logs.barrier(3)):
+        with pytest.raises(DamagedFile, match="/3 is empty or torn"):
+            read()
+    assert logs.entries(Log.COMMITS)[3] is None
 
 
 def test_an_entry_that_was_written_anew_since_it_was_looked_at_is_not_removed(tmp_path: Path) -> None:
