@@ -10,6 +10,7 @@ STARTS = ("tests/protocol/test_starts.py",)
 LOGS = ("tests/protocol/test_spark_logs.py",)
 REPAIRS = ("tests/protocol/test_power_loss.py::test_s74_repairs",)
 SYNCS = ("tests/unit/test_order_of_syncs.py",)
+WENT_BACK = ("tests/protocol/test_target_went_back.py",)
 
 RULES = (
     Mutant(
@@ -217,16 +218,16 @@ RULES = (
         name="rewind-removes-commits-before-offsets",
         rule="A rewind that dies half-way leaves the epoch decided: commits go first, then barriers from the top.",
         file="spark/rewind.py",
-        old="    for entry in removed:\n",
-        new="    for entry in reversed(removed):\n",
+        old="    for log, number in removed:\n",
+        new="    for log, number in reversed(removed):\n",
         tests=LOGS,
     ),
     Mutant(
         name="rewind-removes-barriers-from-the-top",
         rule="A rewind that dies half-way leaves no barrier above a gap.",
         file="spark/rewind.py",
-        old="if path.name.isdigit()), reverse=True)",
-        new="if path.name.isdigit()))",
+        old="return sorted(logs.entries(log), reverse=True)",
+        new="return sorted(logs.entries(log))",
         tests=LOGS,
     ),
     Mutant(
@@ -249,9 +250,41 @@ RULES = (
         name="receipts-are-seen-by-rewind",
         rule="A rewind asks the targets, too: one receipt shows that an epoch is published.",
         file="spark/rewind.py",
-        old="SettledLog(storage).watermark(), *published]",
-        new="SettledLog(storage).watermark()]",
+        old="settled.watermark(), *published]",
+        new="settled.watermark()]",
         tests=LOGS,
+    ),
+    Mutant(
+        name="rewind-forgets-the-markers",
+        rule="An epoch that a target lost and that runs again is no longer settled: else its rows would pass unstaged.",
+        file="spark/rewind.py",
+        old="        if marked >= epoch:\n",
+        new="        if marked > epoch:\n",
+        tests=LOGS,
+    ),
+    Mutant(
+        name="target-that-went-back-stops-the-start",
+        rule="A target that lacks the receipts of settled epochs stops the start, and the epochs are named.",
+        file="recovery/targets.py",
+        old="    if lost := missing(ground, markers, receipts, held, keep_receipts=keep_receipts):\n",
+        new="    if lost := ():\n",
+        tests=WENT_BACK,
+    ),
+    Mutant(
+        name="transaction-that-came-back-is-committed",
+        rule="A transaction of a settled epoch that a target holds prepared again is committed before anything else.",
+        file="recovery/start.py",
+        old="            Publisher(ground, limits).commit_survivors(held)\n",
+        new="            pass\n",
+        tests=WENT_BACK,
+    ),
+    Mutant(
+        name="moved-receipts-are-refused",
+        rule="A sink that looks for its receipts elsewhere while an epoch is unsettled stops the start.",
+        file="recovery/targets.py",
+        old="if entry.slots and entry.receipts_at and now and",
+        new="if entry is None and",
+        tests=WENT_BACK,
     ),
     Mutant(
         name="unfinished-barriers-are-removed-only-at-the-first",

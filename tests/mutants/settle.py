@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 SETTLING = ("tests/protocol/test_settling.py",)
+WENT_BACK = ("tests/protocol/test_target_went_back.py",)
 
 RULES = (
     Mutant(
@@ -74,9 +75,9 @@ RULES = (
     Mutant(
         name="receipts-are-kept-for-a-while",
         rule="Targets are asked to forget receipts only far below the watermark.",
-        file="epoch/publish.py",
-        old="below = watermark - self._limits.keep_receipts",
-        new="below = watermark + self._limits.keep_receipts",
+        file="epoch/housekeeping.py",
+        old="watermark - self._limits.keep_receipts",
+        new="watermark + self._limits.keep_receipts",
         tests=SETTLING,
     ),
     Mutant(
@@ -90,9 +91,33 @@ RULES = (
     Mutant(
         name="leftovers-of-settled-epochs-are-removed",
         rule="What a crash kept from being removed after an epoch was settled is removed by a sweep.",
-        file="epoch/publish.py",
-        old="            if epoch <= watermark:\n                ground.register.forget(epoch)",
-        new="            if False:\n                ground.register.forget(epoch)",
+        file="epoch/housekeeping.py",
+        old="            if epoch <= watermark:\n",
+        new="            if False:\n",
         tests=SETTLING,
+    ),
+    Mutant(
+        name="reaper-leaves-what-a-marker-names",
+        rule="What the marker of a settled epoch names is never aborted: a target that went back has no other copy.",
+        file="epoch/reap.py",
+        old="return marker.manifest is None or str(found.name) not in marker.manifest.transactions()",
+        new="return True",
+        tests=WENT_BACK,
+    ),
+    Mutant(
+        name="reaper-needs-a-marker-to-go-by",
+        rule="Of a settled epoch whose marker is gone or damaged nothing in a target is aborted.",
+        file="epoch/reap.py",
+        old="    if marker is None:\n        return False\n",
+        new="    if marker is None:\n        return True\n",
+        tests=(*SETTLING, *WENT_BACK),
+    ),
+    Mutant(
+        name="segments-are-kept-before-the-epoch-is-settled",
+        rule="That an epoch's segments are kept is on record before the marker that would let them go.",
+        file="epoch/publish.py",
+        old="            ground.kept.keep(marker)\n",
+        new="            ground.settled.mark(marker)\n            ground.kept.keep(marker)\n",
+        tests=WENT_BACK,
     ),
 )

@@ -10,6 +10,7 @@ from lone_driver import Watched, ground_of, job, publisher_of
 from onceward.epoch import PublishLimits, orphans, pending_transactions
 from onceward.identity import Fingerprint, RunId
 from onceward.manifest import Fate, Marker, Register, SettledLog
+from onceward.manifest.settled import KEPT
 from onceward.testing import Conduct, CrashAt, DiesAt, FakeTransactionalSink, FakeTwoPhaseSink, Finished, Harness
 from onceward.testing.engine import COMMITS_ENTRY
 from onceward.testing.fakes import MemoryStorage
@@ -37,10 +38,10 @@ def marker(epoch: int) -> Marker:
 
 def test_the_highest_marker_counts_and_only_the_oldest_are_let_go() -> None:
     log = SettledLog(MemoryStorage())
-    for epoch in range(30):
+    for epoch in range(KEPT + 10):
         log.mark(marker(epoch))
         assert log.watermark() == epoch
-    assert log.epochs() == list(range(10, 30))
+    assert log.epochs() == list(range(10, KEPT + 10))
 
 
 def test_manifests_are_forgotten_before_the_fates_that_void_them() -> None:
@@ -102,6 +103,19 @@ def test_the_reaper_takes_nothing_while_a_takeovers_fate_is_open(kind: Kind) -> 
     assert reaped(harness) == 0
     register.decide_fate(0, 1, Fate.REFUSED)
     assert reaped(harness) == 1
+
+
+@pytest.mark.parametrize("marker_is", ["gone", "damaged"])
+def test_the_reaper_takes_nothing_of_a_settled_epoch_whose_marker_tells_nothing(marker_is: str) -> None:
+    harness = staged(FakeTwoPhaseSink)
+    harness.logs.commit(0, COMMITS_ENTRY)
+    SettledLog(harness.storage).mark(marker(1))
+    if marker_is == "damaged":
+        harness.storage.create("settled/0", b"torn")
+    assert reaped(harness) == 0
+    harness.storage.delete("settled/0")
+    SettledLog(harness.storage).mark(marker(0))
+    assert reaped(harness) == 3, "the marker names none of them"
 
 
 # --- the sweep ------------------------------------------------------------------------------------

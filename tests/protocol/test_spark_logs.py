@@ -7,7 +7,7 @@ import pytest
 from onceward.contracts import Log, Receipt
 from onceward.errors import CheckpointRefused, DamagedFile
 from onceward.identity import Fingerprint, Generation, JobName, SinkName
-from onceward.manifest import IdentityFile, IdentityRecord
+from onceward.manifest import IdentityFile, IdentityRecord, Marker, SettledLog
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.leftovers import remove_unfinished_first_barrier
 from onceward.spark.rewind import rewind
@@ -116,6 +116,33 @@ def test_an_epoch_that_has_a_receipt_is_not_rewound(tmp_path: Path) -> None:
     assert numbers(folder / "commits") == [0, 1, 2, 3]
     rewind(folder, 3, receipts=(receipt,))
     assert numbers(folder / "commits") == [0, 1, 2]
+
+
+def settle(folder: Path) -> SettledLog:
+    log = SettledLog(LocalStorage(folder / "onceward"))
+    for epoch in range(EPOCHS):
+        log.mark(Marker(epoch, Fingerprint("f"), NOW, {}))
+    return log
+
+
+def test_a_settled_epoch_that_the_targets_lost_is_rewound_with_its_marker(tmp_path: Path) -> None:
+    """The markers go first: an epoch that is undecided and still settled would pass without being staged."""
+    for point in range(40):
+        folder = checkpoint(tmp_path / str(point))
+        settled = settle(folder)
+        with pytest.raises(CheckpointRefused):
+            rewind(folder, 1)
+        with pytest.MonkeyPatch.context() as patch:
+            die_at(point, patch)
+            try:
+                rewind(folder, 1, went_back=True)
+                break
+            except Killed:
+                pass
+        assert SparkLogs(folder).decided() >= settled.watermark()
+        rewind(folder, 1, went_back=True)
+        assert (settled.epochs(), numbers(folder / "commits")) == ([0], [0])
+    assert (settled.epochs(), numbers(folder / "commits")) == ([0], [0])
 
 
 class Killed(BaseException):
