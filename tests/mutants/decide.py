@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 TWO_DRIVERS = ("tests/protocol/test_two_drivers.py",)
 FENCES = ("tests/protocol/test_fences.py",)
+SECOND_HOST = ("tests/protocol/test_second_host.py",)
 POWER_LOSS = "tests/protocol/test_power_loss.py"
 
 RULES = (
@@ -96,6 +97,54 @@ RULES = (
         old="        self._ground.decisions.sync_barrier(manifest.epoch)\n",
         new="",
         tests=(f"{POWER_LOSS}::test_s74_no_manifest_stands_before_its_barrier_is_on_the_disk", POWER_LOSS),
+    ),
+    Mutant(
+        name="staged-rows-are-looked-at-before-the-decision",
+        rule="Before an epoch may be decided the driver finds all that was staged, from where it will be published.",
+        file="epoch/coordinator.py",
+        old="        self._verify(order, acks)\n",
+        new="",
+        tests=SECOND_HOST,
+    ),
+    Mutant(
+        name="segments-are-looked-at",
+        rule="A segment that the driver does not find whole fails the epoch before the decision.",
+        file="epoch/verify.py",
+        old="missing = [*_not_in_log(ground, acks)]",
+        new="missing = []",
+        tests=SECOND_HOST,
+    ),
+    Mutant(
+        name="staged-transactions-are-looked-at",
+        rule="A transaction that the target does not hold fails the epoch before the decision.",
+        file="epoch/verify.py",
+        old="            missing += _not_in_target(sink, acks, order.epoch)\n",
+        new="            pass\n",
+        tests=SECOND_HOST,
+    ),
+    Mutant(
+        name="segment-that-is-cut-short-is-missing",
+        rule="A segment has its whole length, seen from the driver, before its epoch may be decided.",
+        file="wal/shelf.py",
+        old="return None if found == length else",
+        new="return None if found >= 0 else",
+        tests=SECOND_HOST,
+    ),
+    Mutant(
+        name="staged-file-that-is-cut-short-is-missing",
+        rule="A staged file has its whole length, seen from the driver, before its epoch may be decided.",
+        file="sinks/files/publish.py",
+        old="        if found != size:\n",
+        new="        if False:\n",
+        tests=SECOND_HOST,
+    ),
+    Mutant(
+        name="target-that-cannot-be-asked-has-nothing",
+        rule="A target that does not say whether it holds what was staged is not taken to hold it.",
+        file="epoch/verify.py",
+        old="    except Exception as error:\n",
+        new="    except Exception as error:\n        return\n",
+        tests=SECOND_HOST,
     ),
     Mutant(
         name="loser-of-the-manifest-create-stops",

@@ -133,16 +133,16 @@ def test_a_transaction_that_was_answered_with_no_is_sent_again() -> None:
     assert harness.problems() == []
 
 
-class RefusedOnce(FakeTwoPhaseSink):
-    """The first commit of all does not even reach the target."""
+class RefusedOnce(FakeTransactionalSink):
+    """The first transaction of all does not even reach the target."""
 
-    commits = 0
+    asked = 0
 
-    def commit(self, handle: Handle) -> Outcome:
-        self.commits += 1
-        if self.commits == 1:
+    def send_transaction(self, *args: Any, **options: Any) -> bool:
+        self.asked += 1
+        if self.asked == 1:
             raise ConnectionError("refused")
-        return super().commit(handle)
+        return super().send_transaction(*args, **options)
 
 
 def test_a_delivery_that_raised_is_not_taken_for_done() -> None:

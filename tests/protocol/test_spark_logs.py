@@ -9,7 +9,7 @@ from onceward.errors import CheckpointRefused, DamagedFile
 from onceward.identity import Fingerprint, Generation, JobName, SinkName
 from onceward.manifest import IdentityFile, IdentityRecord, Marker, SettledLog
 from onceward.spark.checkpoint import SparkLogs
-from onceward.spark.leftovers import remove_unfinished_first_barrier
+from onceward.spark.leftovers import remove_leftovers
 from onceward.spark.rewind import rewind
 from onceward.storage import LocalStorage
 from onceward.testing.engine import COMMITS_ENTRY, DirectoryLogs, offsets_entry
@@ -47,9 +47,9 @@ def test_an_unfinished_barrier_is_removed_only_where_nothing_was_ever_planned(tm
     unfinished = ".0.d8a1cac3-b3e1-45f6-a265-b0774b5c7eeb.tmp"
     (offsets / unfinished).write_text("v1\n")
     (offsets / "0").write_text("v1\n{}\n-")
-    assert remove_unfinished_first_barrier(tmp_path) == []
+    assert remove_leftovers(tmp_path) == []
     (offsets / "0").unlink()
-    assert remove_unfinished_first_barrier(tmp_path) == [unfinished]
+    assert remove_leftovers(tmp_path) == [f"offsets/{unfinished}"]
 
 
 @pytest.mark.parametrize("torn", ["", "v1", 'v1\n{"nextBatch', "\0\0\0\0", "v1\n{}\n\0\0"])
