@@ -118,7 +118,7 @@ RULES = (
         name="lost-output-stops-the-job",
         rule="Output that the target no longer has stops the job.",
         file="epoch/publish.py",
-        old="                    raise _output_lost(why, sink, manifest)\n",
+        old="                    raise output_lost(why, sink, manifest)\n",
         new="                    return\n",
         tests=("tests/protocol/test_scenarios_target.py",),
     ),

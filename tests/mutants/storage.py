@@ -36,8 +36,8 @@ RULES = (
         name="fsync-of-the-folder-by-the-loser",
         rule="Whoever loses a create acts on what stands: that must be on the disk as well.",
         file="storage/local.py",
-        old="                    sync_folder(target.parent)\n                    return False\n",
-        new="                    return False\n",
+        old="                    sync_folder(target.parent)\n                    return _is_our_own",
+        new="                    return _is_our_own",
         tests=DISK,
     ),
     Mutant(

@@ -134,8 +134,8 @@ RULES = (
         name="pending-files-of-this-job-only",
         rule="Staged files of other sinks are not listed as ours.",
         file="sinks/files/sink.py",
-        old="            if owner.belongs_to(job, self.name):\n",
-        new="            if owner is not None:\n",
+        old="for name, owner in staged if owner.belongs_to(job, self.name))",
+        new="for name, owner in staged)",
         tests=FILES,
     ),
     Mutant(
