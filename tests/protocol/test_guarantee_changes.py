@@ -9,12 +9,13 @@ import pytest
 from casts import fake
 
 from onceward.contracts import AnySink, Guarantee
-from onceward.identity import Generation, JobName
-from onceward.manifest import IdentityFile, IdentityRecord
+from onceward.identity import Generation, JobName, SinkName
+from onceward.manifest import IdentityFile, IdentityRecord, SettledLog
 from onceward.recovery.start import _promised
 from onceward.testing import (
     CrashAt,
     Crashed,
+    DiesAt,
     FakeTransactionalSink,
     FakeTwoPhaseSink,
     FakeWriteAheadSink,
@@ -121,6 +122,15 @@ def test_s86_what_was_attempted_at_most_once_is_not_sent_again() -> None:
             found.append(next(iter(harness.audits().values())))
         assert not any(result.duplicate for result in found)
         assert any(result.missing for result in found) is (before is MOST)
+
+
+def test_s86_the_marker_tells_the_guarantee_of_its_own_epoch() -> None:
+    harness = world(FakeTwoPhaseSink, MOST)
+    harness.life(DiesAt("sink two-phase commit"))
+    live(harness, EXACTLY)
+    settled = SettledLog(harness.storage)
+    told = [marker.sinks[SinkName("two-phase")].guarantee for n in range(3) if (marker := settled.marker(n))]
+    assert told == ["at-most-once", "exactly-once", "exactly-once"]
 
 
 @pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])

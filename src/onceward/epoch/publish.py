@@ -281,8 +281,10 @@ class Publisher:
         totals = {}
         for name, entry in manifest.sinks.items():
             sink = self._ground.sink(name)
-            guarantee = self._ground.guarantee if manifest.straight or sink is None else sink.guarantee
-            totals[name] = SinkTotal(entry.means, guarantee.value, len(entry.slots), entry.rows)
+            # The epoch's own, which may be another than the job asks for now.
+            asked = manifest.guarantee or self._ground.guarantee.value
+            guarantee = asked if manifest.straight or sink is None else sink.guarantee.value
+            totals[name] = SinkTotal(entry.means, guarantee, len(entry.slots), entry.rows)
         self._mark(manifest.epoch, manifest.fingerprint, totals, manifest)
 
     def _mark(
