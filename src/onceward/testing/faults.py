@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
+from onceward.contracts import Clock
 from onceward.errors import StorageFailed
 
 T = TypeVar("T")
+LOCK_TIMEOUT_S = 30.0
+"""So long a target waits for a lock that somebody else holds."""
 
 
 class Crash(BaseException):
@@ -169,6 +172,7 @@ class Rates:
     disk: float = 0.0
     delayed: float = 0.0
     repeated: float = 0.0
+    locked: float = 0.0
     disk_stays_broken: float = 0.3
 
 
@@ -193,13 +197,14 @@ class Late:
 class RandomFaults(Faults):
     """Faults drawn from a seed."""
 
-    def __init__(self, rng: Random, rates: Rates, late: Late) -> None:
+    def __init__(self, rng: Random, rates: Rates, late: Late, clock: Clock | None = None) -> None:
         super().__init__()
         self._rng = rng
+        self._clock = clock
         self._rates = rates
         self._late = late
         self._disk_is_broken = False
-        self._total = sum((rates.crash, rates.lost_reply, rates.transient, rates.disk, rates.delayed))
+        self._total = sum((rates.crash, rates.lost_reply, rates.transient, rates.disk, rates.delayed, rates.locked))
 
     def perform(
         self, what: str, call: Callable[[], T], *, writes: bool = True, torn: Callable[[], object] | None = None
@@ -247,6 +252,12 @@ class RandomFaults(Faults):
                 self._late.waiting.append((what, call))
                 self.trace.append("  DELAYED")
                 raise TargetError(f"{what}: timed out")
+
+            drawn -= rates.lost_reply + rates.transient + rates.delayed
+            if 0 <= drawn < rates.locked and self._clock is not None:
+                self._clock.pause(LOCK_TIMEOUT_S)
+                self.trace.append("  LOCKED")
+                raise TargetError(f"{what}: lock timeout")
 
     def _can_wait(self, what: str) -> bool:
         verb = what.split(" ")[2]

@@ -6,25 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from onceward.contracts import AnySink, WriteAheadSink
-from onceward.epoch import Publisher, PublishLimits
+from onceward.contracts import AnySink, Guarantee, WriteAheadSink
+from onceward.epoch import Ground, Publisher, PublishLimits
 from onceward.errors import (
     CheckpointRolledBack,
     EpochLost,
     Fenced,
     OutputLost,
     PublishFailed,
+    SinkMissing,
+    StagedRowsMissing,
     StorageFailed,
     TargetRolledBack,
     TargetUnavailable,
 )
 from onceward.manifest import Retention, forget_settled
 from onceward.manifest.settled import KEPT
-from onceward.recovery import look_at, replay
+from onceward.recovery import look_at, propose_accept_loss, record, replay
 from onceward.testing.engine import ConcurrentUpdate, Source
 from onceward.testing.fakes import (
     FakeSlotwiseSink,
@@ -37,8 +38,9 @@ from onceward.testing.fakes import (
 )
 from onceward.testing.faults import Chain, Faults, Late, RandomFaults, Rates, TargetError, shown
 from onceward.testing.harness import Conduct, Ending, Failed, Harness, Outlet
+from onceward.testing.hosts import SecondHost
 from onceward.testing.interleave import Interleaver, Step
-from onceward.testing.watch import WatchedLogs, WatchedRows, WatchedStorage, Window
+from onceward.testing.watch import Story, WatchedLogs, WatchedRows, WatchedStorage, Window
 
 _CASTS: tuple[tuple[Callable[..., AnySink], ...], ...] = (
     (FakeTwoPhaseSink,),
@@ -60,24 +62,6 @@ class Violation(AssertionError):
     """The history broke a promise. Carries what happened before."""
 
 
-@dataclass(slots=True)
-class Story:
-    """A simulated history and how it went.
-
-    `excused` is the one loss that Spark's log does not let us prevent; the user then rewinds, and the story goes on.
-    `refused` is a start after a second driver wrote over the barrier of a settled epoch.
-    """
-
-    seed: int
-    lives: int = 0
-    two_drivers: bool = False
-    excused: bool = False
-    refused: bool = False
-    went_back: bool = False
-    faults: int = 0
-    endings: list[Ending] = field(default_factory=list)
-
-
 class Simulation:
     """The world of one seed."""
 
@@ -92,6 +76,8 @@ class Simulation:
         self.tables: list[WatchedRows] = []
         self.targets: list[MemoryTarget] = []
         self.went_back = False
+        self.changes_job = rng.random() < 0.15
+        self.weak: set[int] = set()
         ends = [0]
         for _ in range(rng.randint(2, 3)):
             ends.append(ends[-1] + rng.choice((0, 2, 3, 4)))
@@ -147,8 +133,9 @@ class Simulation:
             disk=rng.choice((0.0, 0.0, 0.01)),
             delayed=rng.choice((0.0, 0.05)) if strong else 0.0,
             repeated=rng.choice((0.0, 0.3)),
+            locked=rng.choice((0.0, 0.0, 0.02)),
         )
-        return RandomFaults(rng, rates, self.late)
+        return RandomFaults(rng, rates, self.late, self.clock)
 
     def _conduct(self) -> Conduct:
         rng = self.rng
@@ -175,9 +162,43 @@ class Simulation:
         )
 
     def _one_life(self) -> None:
-        ending = self.harness.life(self._faults(), self._conduct())
+        changed = self._change_job()
+        decided, conduct = self.logs.ever_decided, self._conduct()
+        allowed: tuple[type[Exception], ...] = _ALLOWED_ALONE
+        if self.rng.random() < 0.1:
+            # A host that has disks of its own where it should share ours.
+            elsewhere = SecondHost.without(self.harness.sinks)
+            conduct.runs_on = elsewhere.some(lambda epoch, slot: self.rng.random() < 0.3)
+            allowed = (*allowed, StagedRowsMissing)
+        ending = self.harness.life(self._faults(), conduct)
         self.window.leave(ending)
-        self._judge(ending, _ALLOWED_ALONE)
+        changed(range(decided + 1, max(self.logs.offsets, default=-1) + 1))
+        self._judge(ending, allowed)
+
+    def _change_job(self) -> Callable[[range], None]:
+        """Sometimes the job asks for less, or does without a sink, for one life; what its epochs are then."""
+        harness, outlets = self.harness, self.harness.outlets
+        drawn = self.rng.random() if self.changes_job else 1.0
+        if drawn < 0.3:
+            harness.guarantee = Guarantee.AT_LEAST_ONCE
+
+            def back(epochs: range) -> None:
+                harness.guarantee = Guarantee.EXACTLY_ONCE
+                self.weak.update(epochs)
+                for outlet in outlets:
+                    harness.unjudged[outlet.sink.name].update(epochs)
+
+            return back
+        if drawn < 0.6 and len(outlets) > 1:
+            without = self.rng.randrange(len(outlets))
+            harness.outlets = tuple(outlet for n, outlet in enumerate(outlets) if n != without)
+
+            def again(epochs: range) -> None:
+                harness.outlets = outlets
+                harness.unjudged[outlets[without].sink.name].update(epochs)
+
+            return again
+        return lambda epochs: None
 
     def _two_lives(self, crowded: bool) -> None:
         """Two drivers on one checkpoint, interleaved operation by operation; sometimes a third."""
@@ -213,6 +234,8 @@ class Simulation:
             self._excuse(error)
         elif isinstance(error, CheckpointRolledBack) and self.logs.overwritten:
             self.story.refused = True
+        elif isinstance(error, SinkMissing) and self.changes_job:
+            self.harness.trace.append("the sink is put back")
         elif isinstance(error, TargetRolledBack) and self.went_back:
             self._give_back()
         elif isinstance(error, OutputLost) and self.went_back and error.epoch is not None:
@@ -230,11 +253,34 @@ class Simulation:
         shown_rows = [row for table in self.tables for row in table if row["epoch"] >= epoch]
         if shown_rows or epoch not in self.window.excused:
             self._fail(f"{error!r}, but {len(shown_rows)} rows of it or of later epochs are visible")
+        self.window.excused.pop(epoch)
+        if self.rng.random() < 0.3:
+            self._give_up(epoch)
+            return
         if not self.logs.rewind(epoch):
             self.story.refused = True
-        self.window.excused.pop(epoch)
         self.window.forget(epoch)
         self.harness.trace.append(f"rewind to {epoch}")
+
+    def _give_up(self, epoch: int) -> None:
+        """The other exit: a person accepts the loss, and says so in the checkpoint."""
+        proposal = propose_accept_loss(self._ground(), epoch=epoch)
+        record(self.harness.storage, proposal, by="operator", at=self.clock.now(), because="simulated")
+        for outlet in self.harness.outlets:
+            self.harness.unjudged[outlet.sink.name].add(epoch)
+        self.story.gave_up = True
+        self.harness.trace.append(f"the loss of epoch {epoch} is accepted")
+
+    def _ground(self) -> Ground:
+        harness = self.harness
+        ground, _ = look_at(
+            sinks=harness.sinks,
+            storage=harness.storage,
+            decisions=harness.logs,
+            place=harness.place,
+            clock=harness.clock,
+        )
+        return ground
 
     def _between_lives(self) -> None:
         rng = self.rng
@@ -264,7 +310,7 @@ class Simulation:
         """All are restored from the last backup, the first of which is empty. A plain sink has no receipts to tell by,
         and neither have those whose receipts were pruned behind epochs without rows."""
         is_plain = any(isinstance(sink, WriteAheadSink) for sink in self.harness.sinks)
-        if is_plain or self.harness.limits.keep_receipts < KEPT or self.logs.overwritten:
+        if is_plain or self.changes_job or self.harness.limits.keep_receipts < KEPT or self.logs.overwritten:
             return
         for target, backup in zip(self.targets, self.backups, strict=True):
             target.restore(backup)
@@ -275,17 +321,9 @@ class Simulation:
 
     def _give_back(self) -> None:
         """What the error says: replay what was kept, else have Spark compute it again."""
-        harness = self.harness
-        ground, _ = look_at(
-            sinks=harness.sinks,
-            storage=harness.storage,
-            decisions=harness.logs,
-            place=harness.place,
-            clock=harness.clock,
-        )
         try:
-            replayed = replay(ground, harness.limits)
-            harness.trace.append(f"replayed {[one.epoch for one in replayed]}")
+            replayed = replay(self._ground(), self.harness.limits)
+            self.harness.trace.append(f"replayed {[one.epoch for one in replayed]}")
         except TargetRolledBack as gone:
             self._compute_again(gone.epoch if gone.epoch is not None else 0)
 
@@ -330,9 +368,19 @@ class Simulation:
 
     def _verdict(self) -> None:
         problems = self.harness.problems()
-        problems += [f"a row of undecided epoch was visible: {table.early[0]}" for table in self.tables if table.early]
+        early = [row for table in self.tables for row in table.early if row["epoch"] not in self.weak]
+        problems += [f"a row of an undecided epoch was visible: {row}" for row in early[:1]]
+        problems += self._lost_though_at_least_once()
         if problems:
             self._fail("; ".join(problems))
+
+    def _lost_though_at_least_once(self) -> list[str]:
+        """Epochs that ran at least once may be there twice, but not be missing, unless their sink was away."""
+        if not self.weak or any(self.harness.unjudged[o.sink.name] - self.weak for o in self.harness.outlets):
+            return []
+        wanted = {i for epoch in self.weak for i in self.harness.source.rows_of(epoch)}
+        found = [wanted - {row["id"] for row in table} for table in self.tables]
+        return [f"lost, though at least once was promised: {sorted(lost)}" for lost in found if lost]
 
     def _fail(self, why: str) -> None:
         raise Violation(f"seed {self.story.seed}: {why}\n{shown(self.harness.trace)}")

@@ -137,3 +137,22 @@ class WatchedRows(list[Row]):
         rows = list(rows)
         self.early += [row for row in rows if row["epoch"] > self._logs.ever_decided]
         super().extend(rows)
+
+
+@dataclass(slots=True)
+class Story:
+    """A simulated history and how it went.
+
+    `excused` is the one loss that Spark's log does not let us prevent; the user then rewinds, and the story goes on.
+    `refused` is a start after a second driver wrote over the barrier of a settled epoch.
+    """
+
+    seed: int
+    lives: int = 0
+    two_drivers: bool = False
+    excused: bool = False
+    refused: bool = False
+    went_back: bool = False
+    gave_up: bool = False
+    faults: int = 0
+    endings: list[Ending] = field(default_factory=list)
