@@ -14,7 +14,7 @@ from onceward.epoch.reap import abort_transactions
 from onceward.epoch.stage import EpochOrder, SlotAck
 from onceward.epoch.takeover import highest_taken
 from onceward.epoch.verify import refuse_missing
-from onceward.errors import CheckpointRolledBack, EpochLost, Fenced
+from onceward.errors import CheckpointRolledBack, DamagedFile, EpochLost, Fenced
 from onceward.identity import Fingerprint, SinkName, TransactionName
 from onceward.manifest import Manifest, SinkEntry, SlotEntry
 from onceward.wal import WAL
@@ -187,10 +187,20 @@ class Coordinator:
         return None if attempted else order
 
     def _was_attempted(self, epoch: int) -> bool:
-        """Whether an at-most-once attempt was recorded by anyone. Other manifests name what was never visible."""
+        """Whether an at-most-once attempt was recorded by anyone. Other manifests name what was never visible; one that
+        cannot be read is taken for an attempt if the epoch was begun at most once."""
         register = self._ground.register
-        manifests = (register.manifest(epoch, takeover) for takeover in register.files(epoch).manifests)
-        return any(manifest is not None and manifest.straight for manifest in manifests)
+        begun_as = self._begun_as(epoch) or self._ground.guarantee
+        for takeover in register.files(epoch).manifests:
+            try:
+                manifest = register.manifest(epoch, takeover)
+            except DamagedFile:
+                if begun_as is Guarantee.AT_MOST_ONCE:
+                    return True
+                continue
+            if manifest is not None and manifest.straight:
+                return True
+        return False
 
     def _guarantee_of(self, epoch: int) -> Guarantee:
         """An epoch in flight is finished under the guarantee that it was begun under: at most once, its rows may be out
