@@ -129,7 +129,7 @@ RULES = (
     Mutant(
         name="identity-that-stands-counts",
         rule="Of two drivers that open a checkpoint at once, the one whose identity does not stand stops.",
-        file="recovery/start.py",
+        file="recovery/identify.py",
         old="    if standing != wanted:",
         new="    if standing is None:",
         tests=STARTS,
@@ -145,7 +145,7 @@ RULES = (
     Mutant(
         name="copy-is-refused",
         rule="A checkpoint that is a copy of another does not start unless that is accepted.",
-        file="recovery/start.py",
+        file="recovery/identify.py",
         old="if not is_same_place(record.place, place) and Accept.COPY not in accepted:",
         new="if False:",
         tests=IDENTITY,
@@ -153,7 +153,7 @@ RULES = (
     Mutant(
         name="checkpoint-of-another-job-is-refused",
         rule="A checkpoint serves the job that made it and no other.",
-        file="recovery/start.py",
+        file="recovery/identify.py",
         old="if record.job != name:",
         new="if False:",
         tests=IDENTITY,
@@ -161,7 +161,7 @@ RULES = (
     Mutant(
         name="copy-gets-a-generation-of-its-own",
         rule="An accepted copy never touches what the original has staged.",
-        file="recovery/start.py",
+        file="recovery/identify.py",
         old="generation=new_generation() if new_life else record.generation",
         new="generation=record.generation",
         tests=IDENTITY,
@@ -170,7 +170,7 @@ RULES = (
         name="copy-older-than-its-target-is-refused",
         rule="A copy that has not decided what the target has is a rollback, and is refused as one.",
         file="recovery/start.py",
-        old="        _refuse_older_copy(survey, plan)\n",
+        old="        refuse_older_copy(survey, plan)\n",
         new="        pass\n",
         tests=("tests/protocol/test_review_findings.py",),
     ),

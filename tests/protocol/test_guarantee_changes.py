@@ -11,7 +11,7 @@ from casts import fake
 from onceward.contracts import AnySink, Guarantee
 from onceward.identity import Generation, JobName, SinkName
 from onceward.manifest import IdentityFile, IdentityRecord, SettledLog
-from onceward.recovery.start import _promised
+from onceward.recovery.identify import _promised
 from onceward.testing import (
     CrashAt,
     Crashed,
@@ -141,7 +141,7 @@ def test_s86_a_checkpoint_of_the_first_release_says_nothing_and_its_manifests_sp
     for point in range(live(world(kind, MOST), MOST).points):
         harness = world(kind, MOST)
         with monkeypatch.context() as patched:
-            patched.setattr("onceward.recovery.start._promised", lambda record, wanted, newest: record)
+            patched.setattr("onceward.recovery.identify._promised", lambda record, wanted, newest: record)
             live(harness, MOST, point)
         record = IdentityFile(harness.storage).read()
         assert record is None or record.guarantee is None

@@ -1,0 +1,167 @@
+"""Whose checkpoint it is: the identity that stands, what it is refused for, and the record of what was accepted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onceward.contracts import Guarantee, Storage
+from onceward.epoch import Ground
+from onceward.epoch.ground import log
+from onceward.errors import (
+    CheckpointCopied,
+    CheckpointRolledBack,
+    ConfigurationError,
+    DamagedFile,
+    Fenced,
+    NewerFormat,
+)
+from onceward.identity import JobName, new_generation
+from onceward.manifest import IdentityFile, IdentityRecord, forget_settled
+from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, make_plan, rolled_back
+from onceward.recovery.survey import Survey
+from onceward.storage import is_same_place
+
+
+def read_identity(storage: Storage) -> IdentityRecord | None:
+    """The identity that counts, None in a fresh checkpoint. A damaged one is refused, with the way to say it anew."""
+    try:
+        return IdentityFile(storage).read()
+    except NewerFormat:
+        raise
+    except DamagedFile as error:
+        raise DamagedFile(
+            error.message,
+            hint="restore it from a backup of the checkpoint; or run `onceward resolve identity FILE`, which finds out "
+            "from the manifests, segments and receipts which generation this checkpoint is, and writes it down anew",
+        ) from error
+
+
+def refuse_unlike(
+    record: IdentityRecord | None, name: JobName, place: str, accepted: frozenset[Accept], query: str | None = None
+) -> None:
+    if record is None:
+        return
+    if record.job != name:
+        raise ConfigurationError(
+            f"this checkpoint belongs to the job {record.job!r}, not to {name!r}",
+            hint="give each job its own checkpoint directory, or keep the job's name",
+        )
+    if not is_same_place(record.place, place) and Accept.COPY not in accepted:
+        raise CheckpointCopied(
+            "this checkpoint directory is a copy (or was restored from one); the original may still be running",
+            hint="make sure that the original is stopped or has its own target, then start once with --accept copy "
+            "(in Python: accept='copy')",
+        )
+    if _is_another(record.query, query) and Accept.COPY not in accepted:
+        raise CheckpointCopied(
+            f"Spark's files here are those of the query {query}; this checkpoint was made for the query {record.query}",
+            hint="the directory was put together from two checkpoints: restore it whole from one backup; if Spark's "
+            "files are the right ones, start once with --accept copy (in Python: accept='copy')",
+        )
+
+
+def is_copy(record: IdentityRecord, place: str, query: str | None) -> bool:
+    """Whether the directory, or the query whose logs are in it, is another than the one that was recorded."""
+    return not is_same_place(record.place, place) or _is_another(record.query, query)
+
+
+def _is_another(recorded: str | None, query: str | None) -> bool:
+    """Whether both are known and differ."""
+    return recorded is not None and query is not None and recorded != query
+
+
+def refuse_older_copy(survey: Survey, plan: Plan) -> None:
+    """A copy that has not decided an epoch which the target has. It gets a generation of its own, in which the receipts
+    of the original prove nothing: it would deliver that epoch again."""
+    for step in plan.steps:
+        match step:
+            case Lose(epoch) | AlreadyPublished(epoch, _, False) if epoch > survey.decided:
+                raise rolled_back(f"the target has epoch {epoch}, and this copy was made before it was decided")
+            case _:
+                pass
+
+
+def identify(
+    ground: Ground, survey: Survey, record: IdentityRecord | None, place: str, query: str | None
+) -> IdentityRecord:
+    """The identity to run under: the one that stands, or a new record for what has changed or was just accepted."""
+    foreign = {r.generation for r in survey.receipts} - survey.known_generations
+    agreed = survey.watermark
+    if record is None:
+        wanted = IdentityRecord(
+            0, ground.job.name, ground.job.generation, tuple(sorted(foreign)), ground.adopted, place, query
+        )
+    else:
+        # Both are refusals of the plan without any acceptance, so that an accepted one is still seen here.
+        contradictions = [getattr(step, "error", None) for step in make_plan(survey).steps]
+        rolled_back = any(isinstance(error, CheckpointRolledBack) for error in contradictions)
+        new_life = rolled_back or is_copy(record, place, query)
+        agreed = _agreed(ground, survey) if rolled_back else agreed
+        wanted = replace(
+            record,
+            known=tuple(sorted({*record.known, *foreign} | ({record.generation} if new_life else set()))),
+            generation=new_generation() if new_life else record.generation,
+            # Records of epochs that were rolled back are dropped below.
+            adopted=agreed if agreed < survey.watermark else record.adopted,
+            place=place,
+            query=query or record.query,
+        )
+    wanted = _promised(wanted, ground.guarantee, newest=max(survey.planned, survey.decided))
+    if record is not None:
+        if wanted == record:
+            return record
+        wanted = replace(wanted, number=record.number + 1)
+    standing = IdentityFile(ground.storage).create(wanted)
+    if standing != wanted:
+        raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
+    if agreed < survey.watermark:
+        _forget_above(ground, agreed, survey)
+    return standing
+
+
+def _promised(record: IdentityRecord, wanted: Guarantee, *, newest: int) -> IdentityRecord:
+    """The record with the guarantee that the job asks for, from the next epoch on.
+
+    The newest one may be in flight: what was begun at most once must not be sent again, and what was begun exactly once
+    must not be let go, so it is finished as it was begun. Where the logs went back, so does the change.
+    """
+    since = min(record.since, newest + 1)
+    if record.guarantee is wanted:
+        return replace(record, since=since)
+    if record.guarantee is None:
+        return replace(record, guarantee=wanted, since=newest + 1)
+    before = record.guarantee_of(newest)
+    log.warning(
+        "the guarantee changes from %s to %s with epoch %d; one that is in flight is finished as it was begun",
+        record.guarantee.value,
+        wanted.value,
+        newest + 1,
+    )
+    return replace(record, guarantee=wanted, since=newest + 1, before=before)
+
+
+def _agreed(ground: Ground, survey: Survey) -> int:
+    """The last epoch of which the settled markers and Spark's log, as it is now, say the same.
+
+    Where Spark's logs alone went back, all that is decided now was settled long ago. Where others were put in their
+    place, epochs that are decided in them were settled with other rows: they count as not settled any more, and without
+    a manifest they stop the job with `EpochLost`, for a person to rewind.
+    """
+    for epoch in ground.settled.epochs():
+        barrier = ground.decisions.barrier(epoch) if epoch <= survey.watermark else None
+        try:
+            marker = ground.settled.marker(epoch)
+        except DamagedFile:
+            continue
+        if barrier and marker and marker.fingerprint and marker.fingerprint != barrier.fingerprint:
+            return min(epoch - 1, survey.decided)
+    return min(survey.watermark, survey.decided)
+
+
+def _forget_above(ground: Ground, agreed: int, survey: Survey) -> None:
+    """After an accepted rollback: drop the records of epochs that, for this checkpoint, have not happened. What is
+    decided and staged above the watermark has."""
+    for epoch in ground.register.epochs():
+        if agreed < epoch <= survey.watermark or survey.decided < min(epoch, survey.watermark):
+            ground.register.forget(epoch)
+    forget_settled(ground.storage, agreed + 1)
