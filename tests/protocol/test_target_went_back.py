@@ -33,6 +33,7 @@ from onceward.testing import (
     Harness,
     MemoryTarget,
     Source,
+    TargetError,
 )
 from onceward.testing.sweep import distinct
 
@@ -147,6 +148,57 @@ def test_s78_it_is_noticed_while_the_job_runs() -> None:
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetRolledBack)
     assert "lacks epoch 1" in ending.error.message
+
+
+@in_log
+def test_s78_a_target_that_failed_is_asked_before_newer_epochs_go_there(kind: Callable[..., object]) -> None:
+    harness = Harness(fake(kind), source=SOURCE, limits=KEEPING)
+    harness.life(until=0)
+    backup = target_of(harness).backup()
+    harness.life(until=1)
+
+    class FailsOver(DiesAt):
+        """The connection is lost as epoch 2 is sent, and behind it stands the backup."""
+
+        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+            if what.startswith("sink transactional send 2") and not self.trace:
+                self.trace.append(what)
+                target_of(harness).restore(backup)
+                raise TargetError("connection lost")
+            return call()
+
+    ending = harness.life(FailsOver("never"), until=2)
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, TargetRolledBack), ending
+    assert {row["epoch"] for row in target_of(harness).rows} == {0}
+    replay(ground_of(harness))
+    harness.limits = PublishLimits(deadline_s=2.0)
+    harness.drain()
+    assert harness.problems() == []
+
+
+def test_s78_older_epochs_are_not_replayed_over_newer_ones_unless_that_is_asked_for() -> None:
+    harness = Harness(replace(fake(FakeTransactionalSink), ordered=False), source=SOURCE, limits=KEEPING)
+    harness.life(until=0)
+    backup = target_of(harness).backup()
+    harness.life(until=1)
+
+    class Restored(DiesAt):
+        """Without any failure, while epoch 2 is staged."""
+
+        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+            if what.startswith("storage open_new wal/2"):
+                target_of(harness).restore(backup)
+            return call()
+
+    harness.life(Restored("never"), until=2)
+    refusal(harness)
+    with pytest.raises(ConfigurationError, match="lacks epoch 1 and has epoch 2"):
+        replay(ground_of(harness))
+    assert [one.epoch for one in replay(ground_of(harness), out_of_order=True)] == [1]
+    harness.limits = PublishLimits(deadline_s=2.0)
+    harness.drain()
+    assert harness.problems() == []
 
 
 def test_s78_a_copy_of_the_checkpoint_may_have_a_target_of_its_own() -> None:

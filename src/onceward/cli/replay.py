@@ -17,19 +17,22 @@ from onceward.recovery import replay as publish_again
 def replay(
     target: Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be published again.")] = False,
+    out_of_order: Annotated[
+        bool, typer.Option("--out-of-order", help="Also where the target has newer epochs than one that it lacks.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Publish again exactly the epochs that a restored target lacks, from what `keep_published` has kept. Stop the job
     first."""
     ground = job_ground(load_job(target))
-    planned = plan_replay(ground)
+    planned = plan_replay(ground, out_of_order=out_of_order)
     if not json:
         _show(planned)
     if planned and not dry_run:
         if not yes and not json:
             typer.confirm("Publish them again?", abort=True)
-        publish_again(ground)
+        publish_again(ground, out_of_order=out_of_order)
     if json:
         show_json({"replayed": not dry_run, "epochs": planned})
     elif planned and not dry_run:

@@ -11,7 +11,9 @@ from onceward.epoch.ground import Ground, log
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.look_back import missing, newest_markers, rolled_back_target, survivors
 from onceward.epoch.reap import Orphan, abort_all, orphans, pending_transactions
+from onceward.errors import OncewardError
 from onceward.manifest import Manifest, SinkEntry
+from onceward.wal import WAL
 
 Deliver = Callable[[AnySink, SinkEntry, Manifest], None]
 
@@ -25,6 +27,7 @@ class Housekeeping:
         self._doubts = doubts
         self._deliver = deliver
         self._looked_back_s = ground.clock.monotonic()
+        self._is_looking_back = False
 
     def sweep(self) -> None:
         """Abort orphans of lost attempts, commit what a target that went back holds again, remove what a crash kept
@@ -34,7 +37,7 @@ class Housekeeping:
         found = orphans(ground, listed)
         abort_all(ground, found)
         self.commit_survivors(listed)
-        self._look_back()
+        self._look_back_now_and_then()
         self._doubts.note(one for one in listed if one not in found)
         watermark = ground.watermark()
         for epoch in ground.register.epochs():
@@ -58,16 +61,39 @@ class Housekeeping:
                 )
                 self._deliver(sink, replace(entry, slots=slots), manifest)
 
-    def _look_back(self) -> None:
-        """While running, once a minute or so: has the target still what was published? A start looks by itself."""
-        ground = self._ground
-        if ground.clock.monotonic() - self._looked_back_s < self._limits.look_back_every_s:
+    def look_back_after_failure(self) -> None:
+        """A target that failed may have been exchanged for an older state of itself: it is asked before anything more
+        is published, or newer epochs would come before those that it lacks. While it does not answer, nobody knows."""
+        if self._is_looking_back:
             return
+        try:
+            self._look_back()
+        except OncewardError:
+            raise
+        except Exception as error:
+            log.debug("what the targets have cannot be looked at: %s: %s", type(error).__name__, error)
+
+    def _look_back_now_and_then(self) -> None:
+        """While running, once a minute or so. A start looks by itself."""
+        if self._ground.clock.monotonic() - self._looked_back_s >= self._limits.look_back_every_s:
+            self._look_back()
+
+    def _look_back(self) -> None:
+        """Has the target still what was published? What it holds prepared of that is committed."""
+        ground, keep = self._ground, self._limits.keep_receipts
         self._looked_back_s = ground.clock.monotonic()
         markers = newest_markers(ground)
         receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
-        if lost := missing(ground, markers, receipts, keep_receipts=self._limits.keep_receipts):
+        if not missing(ground, markers, receipts, keep_receipts=keep):
+            return
+        held = [one for one in pending_transactions(ground) if one.sink != WAL]
+        if lost := missing(ground, markers, receipts, held, keep_receipts=keep):
             raise rolled_back_target(lost, ground.kept.epochs())
+        self._is_looking_back = True
+        try:
+            self.commit_survivors(held)
+        finally:
+            self._is_looking_back = False
 
     def _forget_kept(self) -> None:
         """Let go of segments that were kept long enough; the oldest first, so that few are looked at."""

@@ -223,6 +223,8 @@ class Publisher:
             log.warning("epoch %d, sink %r: %s; trying again", manifest.epoch, sink.name, failure)
             clock.pause(after_s)
             backoff = min(backoff * 2, limits.max_backoff_s)
+            if cause is not None:
+                self._housekeeping.look_back_after_failure()
 
     def _watch_transaction_age(self, sink: AnySink, manifest: Manifest, failure: str) -> None:
         """A transaction that the target will forget must not be waited for in silence."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Receipt, TransactionalWriteAheadSink
 from onceward.epoch import Ground, Publisher, PublishLimits, missing, newest_markers, rolled_back_target
+from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.manifest import Manifest, SinkEntry
 
@@ -25,10 +26,11 @@ class Replay:
     rows: int
 
 
-def plan_replay(ground: Ground, limits: PublishLimits | None = None) -> list[Replay]:
+def plan_replay(ground: Ground, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
     """What the targets lack and the checkpoint has kept, in order. Changes nothing.
 
-    `TargetRolledBack` when an epoch is missing that was not kept: publishing the later ones would leave a gap.
+    `TargetRolledBack` when an epoch is missing that was not kept: publishing the later ones would leave a gap. Refused
+    too, unless it is asked for, when a sink has newer epochs than one that it lacks.
     """
     keep = (limits or PublishLimits()).keep_receipts
     markers = newest_markers(ground)
@@ -37,15 +39,32 @@ def plan_replay(ground: Ground, limits: PublishLimits | None = None) -> list[Rep
     lost = missing(ground, markers, receipts, keep_receipts=keep)
     if gone := [one for one in lost if not one.in_log or one.epoch not in kept]:
         raise rolled_back_target(gone, kept)
-    return [
+    planned = [
         Replay(manifest.epoch, sink.name, tuple(slot.slot for slot in entry.slots), entry.rows)
         for sink, entry, manifest in _lacking(ground, receipts)
     ]
+    if not out_of_order:
+        _refuse_out_of_order(ground, planned, receipts)
+    return planned
 
 
-def replay(ground: Ground, limits: PublishLimits | None = None) -> list[Replay]:
+def _refuse_out_of_order(ground: Ground, planned: Sequence[Replay], receipts: Sequence[Receipt]) -> None:
+    for one in planned:
+        newer = [r.epoch for r in receipts if r.sink == one.sink and r.generation == ground.job.generation]
+        if max(newer, default=-1) > one.epoch:
+            raise ConfigurationError(
+                f"the target lacks epoch {one.epoch} and has epoch {max(newer)}: it went back while the job ran",
+                epoch=one.epoch,
+                sink=one.sink,
+                hint="where rows are only added, give --out-of-order: the older ones come after the newer ones; where "
+                "they replace each other by key, older values would win: restore the target once more, as it was, and "
+                "replay then, before the job is started",
+            )
+
+
+def replay(ground: Ground, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
     """Do it, epoch by epoch; what was published again."""
-    planned = plan_replay(ground, limits)
+    planned = plan_replay(ground, limits, out_of_order=out_of_order)
     publisher = Publisher(ground, limits)
     receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
     for sink, entry, manifest in _lacking(ground, receipts):
