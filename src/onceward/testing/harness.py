@@ -22,7 +22,7 @@ from onceward.epoch import Coordinator, EpochOrder, Ground, Publisher, PublishLi
 from onceward.errors import OncewardError
 from onceward.identity import JobName, SinkName
 from onceward.manifest import IdentityFile, KeptLog
-from onceward.recovery import Accept, Plan, open_checkpoint
+from onceward.recovery import Accept, Plan, look_at, open_checkpoint
 from onceward.testing.audit import Audit, audit
 from onceward.testing.engine import Batch, ConcurrentUpdate, Engine, EngineLogs, MemoryLogs, Source
 from onceward.testing.fakes import Loss, ManualClock, MemoryStorage, Row
@@ -165,6 +165,11 @@ class Harness:
                 self.trace.append(f"zombie: {error!r}")
             else:
                 self.trace.append("zombie wrote")
+
+    def ground(self) -> Ground:
+        """The checkpoint and the targets as they stand, for work by hand."""
+        parts = {"storage": self.storage, "decisions": self.logs, "place": self.place, "clock": self.clock}
+        return look_at(sinks=self.sinks, **parts)[0]  # type: ignore[arg-type]
 
     def audits(self) -> dict[str, Audit]:
         """What each target has, against the source."""

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from onceward.contracts import AnySink, Guarantee, WriteAheadSink
-from onceward.epoch import Ground, Publisher, PublishLimits
+from onceward.epoch import Publisher, PublishLimits
 from onceward.errors import (
     CheckpointRolledBack,
     EpochLost,
@@ -23,9 +23,10 @@ from onceward.errors import (
     TargetRolledBack,
     TargetUnavailable,
 )
+from onceward.identity import SinkName
 from onceward.manifest import Retention, forget_settled
 from onceward.manifest.settled import KEPT
-from onceward.recovery import look_at, propose_accept_loss, record, replay
+from onceward.recovery import propose_accept_loss, propose_epoch_is_published, record, replay
 from onceward.testing.engine import ConcurrentUpdate, Source
 from onceward.testing.fakes import (
     FakeSlotwiseSink,
@@ -239,7 +240,10 @@ class Simulation:
         elif isinstance(error, TargetRolledBack) and self.went_back:
             self._give_back()
         elif isinstance(error, OutputLost) and self.went_back and error.epoch is not None:
-            self._compute_again(error.epoch)
+            if any(row["epoch"] >= error.epoch for table in self.tables for row in table):
+                self._bring_in(error.epoch, SinkName(str(error.sink)))
+            else:
+                self._compute_again(error.epoch)
         else:
             self._fail(f"a driver stopped with {error!r}")
 
@@ -264,23 +268,24 @@ class Simulation:
 
     def _give_up(self, epoch: int) -> None:
         """The other exit: a person accepts the loss, and says so in the checkpoint."""
-        proposal = propose_accept_loss(self._ground(), epoch=epoch)
+        proposal = propose_accept_loss(self.harness.ground(), epoch=epoch)
         record(self.harness.storage, proposal, by="operator", at=self.clock.now(), because="simulated")
         for outlet in self.harness.outlets:
             self.harness.unjudged[outlet.sink.name].add(epoch)
         self.story.gave_up = True
         self.harness.trace.append(f"the loss of epoch {epoch} is accepted")
 
-    def _ground(self) -> Ground:
-        harness = self.harness
-        ground, _ = look_at(
-            sinks=harness.sinks,
-            storage=harness.storage,
-            decisions=harness.logs,
-            place=harness.place,
-            clock=harness.clock,
-        )
-        return ground
+    def _bring_in(self, epoch: int, sink: SinkName) -> None:
+        """Another sink has it, so a rewind would repeat it there: its rows are copied by hand, and a person says so."""
+        mine = self.tables[[one.name for one in self.harness.sinks].index(sink)]
+        found = {row["id"]: row for table in self.tables for row in table if row["epoch"] == epoch}
+        if set(found) != set(self.harness.source.rows_of(epoch)):
+            self._fail(f"epoch {epoch} is lost in {sink}, and no other sink has all of it")
+        mine.extend(dict(found[number]) for number in sorted(set(found) - {row["id"] for row in mine}))
+        proposal = propose_epoch_is_published(self.harness.ground(), epoch=epoch, sink=sink)
+        record(self.harness.storage, proposal, by="operator", at=self.clock.now(), because="simulated")
+        self.story.by_hand = True
+        self.harness.trace.append(f"epoch {epoch} is copied to {sink} by hand")
 
     def _between_lives(self) -> None:
         rng = self.rng
@@ -308,8 +313,8 @@ class Simulation:
 
     def _target_goes_back(self) -> None:
         """All are restored from the last backup, the first of which is empty. A plain sink has no receipts to tell by,
-        and neither have those whose receipts were pruned behind epochs without rows."""
-        is_plain = any(isinstance(sink, WriteAheadSink) for sink in self.harness.sinks)
+        nor have those whose receipts were pruned behind epochs without rows, nor what was brought in by hand."""
+        is_plain = any(isinstance(sink, WriteAheadSink) for sink in self.harness.sinks) or self.story.by_hand
         if is_plain or self.changes_job or self.harness.limits.keep_receipts < KEPT or self.logs.overwritten:
             return
         for target, backup in zip(self.targets, self.backups, strict=True):
@@ -322,7 +327,7 @@ class Simulation:
     def _give_back(self) -> None:
         """What the error says: replay what was kept, else have Spark compute it again."""
         try:
-            replayed = replay(self._ground(), self.harness.limits)
+            replayed = replay(self.harness.ground(), self.harness.limits)
             self.harness.trace.append(f"replayed {[one.epoch for one in replayed]}")
         except TargetRolledBack as gone:
             self._compute_again(gone.epoch if gone.epoch is not None else 0)

@@ -144,7 +144,8 @@ class Story:
     """A simulated history and how it went.
 
     `excused` is the one loss that Spark's log does not let us prevent; the user then rewinds, and the story goes on.
-    `refused` is a start after a second driver wrote over the barrier of a settled epoch.
+    `refused` is a start after a second driver wrote over the barrier of a settled epoch. `by_hand`: an epoch that one
+    of two targets had lost was copied to it, and resolved.
     """
 
     seed: int
@@ -154,5 +155,6 @@ class Story:
     refused: bool = False
     went_back: bool = False
     gave_up: bool = False
+    by_hand: bool = False
     faults: int = 0
     endings: list[Ending] = field(default_factory=list)
