@@ -14,11 +14,11 @@ import pytest
 from casts import fake, files
 
 from onceward.contracts import Guarantee
-from onceward.epoch import PublishLimits
+from onceward.epoch import PublishLimits, orphans
 from onceward.errors import ConfigurationError, ReceiptsMoved, TargetRolledBack
 from onceward.identity import Fingerprint
 from onceward.manifest import Marker, Retention
-from onceward.recovery import plan_replay, replay
+from onceward.recovery import Verdict, abort_by_hand, commit_by_hand, in_doubt, plan_replay, replay
 from onceward.recovery.start import look_at
 from onceward.spark.retention import retention_from
 from onceward.testing import (
@@ -106,6 +106,40 @@ def test_s78_a_standby_with_the_prepare_and_without_the_commit_gets_the_commit()
     target_of(harness).restore(backups[0])
     harness.drain()
     assert harness.problems() == []
+
+
+def test_s78_a_transaction_that_a_marker_names_is_in_doubt_and_may_only_be_committed() -> None:
+    harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
+    harness.life(DiesAt("sink two-phase commit"))
+    backup = target_of(harness).backup()
+    harness.life(until=0)
+    target_of(harness).restore(backup)
+    listed = in_doubt(ground_of(harness))
+    assert {(one.epoch, one.verdict) for one in listed} == {(0, Verdict.COMMIT)}
+    with pytest.raises(ConfigurationError, match="must not be aborted"):
+        abort_by_hand(ground_of(harness), listed[0].transaction)
+    for one in listed:
+        commit_by_hand(ground_of(harness), one.transaction)
+    assert in_doubt(ground_of(harness)) == []
+    harness.drain()
+    assert harness.problems() == []
+
+
+def test_s78_what_was_settled_so_long_ago_that_nothing_tells_is_left_to_a_person() -> None:
+    harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
+    harness.life(DiesAt("sink two-phase commit"))
+    backup = target_of(harness).backup()
+    harness.life(until=0)
+    rows = list(target_of(harness).rows)
+    target_of(harness).restore(backup)
+    target_of(harness).rows[:] = rows
+    ground_of(harness).settled.forget(0)
+    ground_of(harness).settled.mark(Marker(1, Fingerprint(""), AT, {}))
+    (one, *_) = in_doubt(ground_of(harness))
+    assert one.verdict is Verdict.ASK
+    assert orphans(ground_of(harness)) == []
+    abort_by_hand(ground_of(harness), one.transaction)
+    assert one.transaction not in {left.transaction for left in in_doubt(ground_of(harness))}
 
 
 def test_s78_the_reaper_never_aborts_what_a_marker_names() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 
 from onceward.contracts import TwoPhaseCommitSink
-from onceward.epoch import Ground, Publisher, PublishLimits, age_of, pending_transactions, since_of
+from onceward.epoch import Ground, Orphan, Publisher, PublishLimits, age_of, pending_transactions, since_of, survivors
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName
 from onceward.manifest import Manifest
@@ -51,7 +51,10 @@ def in_doubt(ground: Ground) -> list[InDoubt]:
         epoch = found.name.epoch
         if epoch not in manifests and epoch > watermark:
             manifests[epoch] = _manifest(ground, epoch)
-        verdict, why = _verdict(found.name, decided, watermark, manifests.get(epoch))
+        if epoch <= watermark:
+            verdict, why = _verdict_of_settled(ground, found)
+        else:
+            verdict, why = _verdict(found.name, decided, manifests.get(epoch))
         since, age_s = since_of(found), age_of(ground, found)
         name = found.name
         result.append(InDoubt(found.sink, str(name), epoch, name.slot, since, age_s, verdict, why, name.generation))
@@ -68,9 +71,16 @@ def _manifest(ground: Ground, epoch: int) -> Manifest | None:
     return ground.resolved.without(manifest) if manifest is not None else None
 
 
-def _verdict(name: TransactionName, decided: int, watermark: int, manifest: Manifest | None) -> tuple[Verdict, str]:
-    if name.epoch <= watermark:
-        return Verdict.ABORT, "its epoch is settled without it: a lost attempt or a zombie task left it"
+def _verdict_of_settled(ground: Ground, found: Orphan) -> tuple[Verdict, str]:
+    marker = ground.settled.legible(found.name.epoch)
+    if marker is None:
+        return Verdict.ASK, "its epoch was settled so long ago that nothing tells whether it belongs to it"
+    if survivors(ground, [found]):
+        return Verdict.COMMIT, "its epoch was settled with it: the target went back, and holds it again"
+    return Verdict.ABORT, "its epoch is settled without it: a lost attempt or a zombie task left it"
+
+
+def _verdict(name: TransactionName, decided: int, manifest: Manifest | None) -> tuple[Verdict, str]:
     named = manifest is not None and str(name) in manifest.transactions()
     if name.epoch <= decided and manifest is None:
         return Verdict.WAIT, "its epoch is decided, but no valid manifest says what belongs to it"
@@ -96,13 +106,15 @@ def commit_by_hand(ground: Ground, transaction: str, limits: PublishLimits | Non
             epoch=found.epoch,
             sink=found.sink,
         )
-    return Publisher(ground, limits).publish_decided()
+    publisher = Publisher(ground, limits)
+    publisher.commit_survivors([one for one in pending_transactions(ground) if str(one.name) == transaction])
+    return publisher.publish_decided()
 
 
 def abort_by_hand(ground: Ground, transaction: str) -> None:
-    """Abort a transaction that nobody will ever publish."""
+    """Abort a transaction that nobody will ever publish, or of which nobody can tell any more: naming it decides."""
     found = _find(ground, transaction)
-    if found.verdict is not Verdict.ABORT:
+    if found.verdict not in (Verdict.ABORT, Verdict.ASK):
         raise ConfigurationError(
             f"{transaction} must not be aborted: {found.why}",
             hint="its rows would be lost"
