@@ -156,10 +156,13 @@ class Job:
             max_unpublished_epochs=self.max_unpublished_epochs,
             epoch_timeout_s=self.epoch_timeout_s,
             small_epoch_rows=self.small_epoch_rows,
-            publish=PublishLimits(
-                deadline_s=self.publish_deadline_s, keep_published=retention_from(self.keep_published)
-            ),
+            publish=self.publish_limits,
         )
+
+    @property
+    def publish_limits(self) -> PublishLimits:
+        """How patient the publisher is, and what it keeps: for a run, and for every command that publishes."""
+        return PublishLimits(deadline_s=self.publish_deadline_s, keep_published=retention_from(self.keep_published))
 
 
 def foreach_batch(

@@ -314,8 +314,8 @@ RULES = (
         name="barriers-are-repaired-before-decisions",
         rule="Barriers are put right first: a crash in between leaves a torn decision, which tells that work is left.",
         file="recovery/repair.py",
-        old="return [*barriers, *of_commits]",
-        new="return [*of_commits, *barriers]",
+        old="return [*barriers, *(DropList(path, newest) for path in lists), *of_commits]",
+        new="return [*of_commits, *barriers, *(DropList(path, newest) for path in lists)]",
         tests=REPAIRS,
     ),
     Mutant(
@@ -402,8 +402,8 @@ RULES = (
         name="torn-list-takes-its-barrier-with-it",
         rule="A barrier whose source's list is torn goes as well, if nothing was staged for it.",
         file="recovery/repair.py",
-        old="    if newest > decided and newest not in dropped:\n",
-        new="    if False:\n",
+        old="    if not is_built_on and newest not in dropped and any",
+        new="    if False and any",
         tests=("tests/protocol/test_power_loss.py",),
     ),
 )

@@ -4,6 +4,7 @@ Scenario 74. Spark forces neither of its logs to the disk; onceward does, and re
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from onceward.recovery.repair import Drop, DropList, Known, PutBack, Repair, pla
 from onceward.testing import (
     CrashAt,
     DiesAt,
+    DirectoryLogs,
     FakeSlotwiseSink,
     FakeTransactionalSink,
     FakeTwoPhaseSink,
@@ -150,13 +152,29 @@ PLANS: dict[str, tuple[dict[int, str | None], dict[int, str | None], dict[int, K
 
 
 def test_s74_a_torn_list_of_a_source_takes_the_barrier_with_it_that_was_never_staged() -> None:
-    lists = ["sources/0/1"]
+    lists = {"sources/0/1": False}
     offsets: dict[int, str | None] = {0: "a", 1: "b"}
     staged = {0: Known("a", W), 1: Known("b")}
     assert plan_repairs(offsets, {0: W}, {0: Known("a", W)}, lists) == [Drop(O, 1, "b"), DropList("sources/0/1", 1)]
     assert plan_repairs({0: "a", 1: None}, {0: W}, {}, lists) == [Drop(O, 1), DropList("sources/0/1", 1)]
-    assert plan_repairs({0: "a"}, {0: W}, {}, lists) == [DropList("sources/0/1", 0)]
+    assert plan_repairs({0: "a"}, {0: W}, {}, lists) == []
+    assert plan_repairs({0: "a"}, {0: W}, {}, {"sources/0/1": True}) == [DropList("sources/0/1", 0)]
     assert plan_repairs(offsets, {0: W}, staged, lists) == []
+    assert plan_repairs(offsets, {0: W}, staged, {"sources/0/2": True}) == [DropList("sources/0/2", 1)]
+
+
+def test_s74_a_list_that_no_barrier_refers_to_yet_is_told_by_its_number(tmp_path: Path) -> None:
+    """Spark writes the list of epoch 1 before it plans epoch 1."""
+    logs = DirectoryLogs(tmp_path)
+    logs.plan(0, 'v1\n{"batchTimestampMs":0}\n{"logOffset":0}')
+    (tmp_path / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "sources" / "0" / "0").write_text("v1")
+    assert logs.torn_lists() == {}
+    (tmp_path / "sources" / "0" / "1").write_text("")
+    assert logs.torn_lists() == {"sources/0/1": True}
+    (tmp_path / "sources" / "0" / "1").unlink()
+    (tmp_path / "sources" / "0" / "0").write_text("")
+    assert logs.torn_lists() == {"sources/0/0": False}
 
 
 @pytest.mark.parametrize("name", PLANS)

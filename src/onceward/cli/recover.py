@@ -11,7 +11,6 @@ from rich.table import Table
 from onceward.cli.load import load_job
 from onceward.cli.show import err, out, show_json
 from onceward.contracts import Guarantee, Hooks
-from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError
 from onceward.job import accepted_from, chosen_sinks, inspect_job_checkpoint, open_job_checkpoint
 from onceward.recovery import Plan, Step, describe
@@ -47,7 +46,7 @@ def recover(
         guarantee=Guarantee(loaded.guarantee),
         hooks=Hooks(),
         accept=accept or (),
-        limits=PublishLimits(deadline_s=loaded.publish_deadline_s),
+        limits=loaded.publish_limits,
         tell=plans.append,
     )
     _show(Plan(tuple(step for plan in plans for step in plan.steps)), as_json=json, looked=True)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from onceward.cli.ask import Because, Yes, ask, who
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
-from onceward.epoch import Ground, PublishLimits
+from onceward.epoch import Ground
 from onceward.job import job_ground
 from onceward.recovery import (
     InDoubt,
@@ -63,7 +63,7 @@ def list_(
 def commit(target: Target, name: Name, json: Json = False) -> None:
     """Publish the decided epochs up to this transaction, in order. Refused if its epoch is not decided."""
     job = load_job(target)
-    settled = commit_by_hand(job_ground(job), name, PublishLimits(deadline_s=job.publish_deadline_s))
+    settled = commit_by_hand(job_ground(job), name, job.publish_limits)
     if json:
         show_json({"transaction": name, "settled": settled})
         return

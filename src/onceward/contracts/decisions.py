@@ -76,8 +76,9 @@ class DecisionLog(Protocol):
         """Remove an entry, durably, if it still is what was seen: None for a torn one."""
         ...
 
-    def torn_lists(self) -> list[str]:
-        """Lists that the engine's sources keep beside the logs (which files an epoch reads), and that are torn."""
+    def torn_lists(self) -> Mapping[str, bool]:
+        """Lists that the engine's sources keep beside the logs (which files an epoch reads), and that are torn; True
+        for one that no barrier refers to yet."""
         ...
 
     def drop_list(self, path: str) -> None:

@@ -114,6 +114,8 @@ class Coordinator:
     def _deliver(
         self, order: EpochOrder, acks: Sequence[SlotAck], sinks: Sequence[AnySink], limits: PublishLimits
     ) -> None:
+        # The rows are out from here on: after a power loss it must be the same epoch that is delivered again.
+        self._ground.decisions.sync_barrier(order.epoch)
         manifest = replace(self._manifest(order, acks), straight=True)
         publisher = Publisher(self._ground, limits)
         for sink in sinks:
@@ -183,7 +185,7 @@ class Coordinator:
         That too gets a manifest: the run took the epoch over, so only one with its own number counts.
         """
         attempted = self._was_attempted(order.epoch)
-        self._write(replace(self._manifest(order, ()), straight=True))
+        self._write(replace(self._manifest(order, (), ()), straight=True))
         return None if attempted else order
 
     def _was_attempted(self, epoch: int) -> bool:

@@ -37,14 +37,17 @@ class Housekeeping:
         found = orphans(ground, listed)
         abort_all(ground, found)
         self.commit_survivors(listed)
-        self._look_back_now_and_then()
+        self.look_back_now_and_then()
         self._doubts.note(one for one in listed if one not in found)
         watermark = ground.watermark()
         for epoch in ground.register.epochs():
             if epoch <= watermark:
                 ground.register.forget(epoch)
         self._forget_kept()
-        self._forget_receipts(watermark - self._limits.keep_receipts)
+        if watermark - self._limits.keep_receipts > 0:
+            # A target that went back must not be told that what it lacks may be forgotten.
+            self._look_back()
+            self._forget_receipts(watermark - self._limits.keep_receipts)
 
     def commit_survivors(self, listed: Sequence[Orphan]) -> None:
         """A target that went back holds transactions of settled epochs again: they are the only copy of their rows."""
@@ -64,7 +67,7 @@ class Housekeeping:
     def look_back_after_failure(self) -> None:
         """A target that failed may have been exchanged for an older state of itself: it is asked before anything more
         is published, or newer epochs would come before those that it lacks. While it does not answer, nobody knows."""
-        if self._is_looking_back:
+        if self._is_looking_back or not self._limits.look_back_after_failure:
             return
         try:
             self._look_back()
@@ -73,8 +76,8 @@ class Housekeeping:
         except Exception as error:
             log.debug("what the targets have cannot be looked at: %s: %s", type(error).__name__, error)
 
-    def _look_back_now_and_then(self) -> None:
-        """While running, once a minute or so. A start looks by itself."""
+    def look_back_now_and_then(self) -> None:
+        """While running, once a minute or so, after an epoch. A start looks by itself."""
         if self._ground.clock.monotonic() - self._looked_back_s >= self._limits.look_back_every_s:
             self._look_back()
 
@@ -100,15 +103,13 @@ class Housekeeping:
         ground, kept = self._ground, sorted(self._ground.kept.epochs())
         retention = self._limits.keep_published
         for place, epoch in enumerate(kept):
-            marker, newer = ground.kept.marker(epoch), len(kept) - place - 1
+            marker, newer = ground.kept.legible(epoch), len(kept) - place - 1
             if marker is not None and not retention.is_over(marker, newer=newer, now=ground.clock.now()):
                 return
             ground.kept.forget(epoch)
             ground.shelf.remove_epoch(epoch)
 
     def _forget_receipts(self, below: int) -> None:
-        if below <= 0:
-            return
         for sink in self._ground.sinks:
             sink.forget(self._ground.job, below)
             if isinstance(sink, WriteAheadSink) and sink.committer is not None:

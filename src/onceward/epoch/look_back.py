@@ -74,7 +74,7 @@ def missing(
     for sink in ground.sinks:
         if sink.keeps_receipts:
             mine = [r for r in receipts if r.generation == ground.job.generation and r.sink == sink.name]
-            expected = [manifest for marker in markers if (manifest := _published(ground, marker, sink.name))]
+            expected = [m for marker in markers if (m := published_in(ground, marker, sink.name, has_any=bool(mine)))]
             found += _missing_of(ground, sink, expected, mine, prepared, keep_receipts)
     # Another driver may have gone on and had receipts pruned since the markers were read.
     oldest = ground.settled.watermark() - keep_receipts
@@ -92,7 +92,6 @@ def _missing_of(
     """Of one sink. Receipts older than `keep_receipts` may be pruned; they are asked for only if the oldest one that
     must be there is not: then the target lacks everything after its newest receipt."""
     has = {(r.epoch, r.slot, r.fingerprint) for r in receipts}
-    newest = max((r.epoch for r in receipts), default=ground.adopted)
     recent = [m for m in expected if m.epoch >= ground.settled.watermark() - keep_receipts]
     if sink.receipts_are_output:
         # Output may be removed by those who use it: only a newest epoch that is missing while older ones are there
@@ -112,8 +111,12 @@ def _missing_of(
     lost = [one for manifest in recent if (one := lacking(manifest)) is not None]
     if not lost or lost[0].epoch != recent[0].epoch or sink.receipts_are_output:
         return lost
-    pruned = [m for m in expected if newest < m.epoch < recent[0].epoch]
-    return [*_unmarked(ground, sink.name, newest), *(one for m in pruned if (one := lacking(m)) is not None), *lost]
+    # Not the newest of all: what was published on top of the gap says nothing about what is below it.
+    newest = max((r.epoch for r in receipts if r.epoch < lost[0].epoch), default=ground.adopted)
+    older = [m for m in expected if newest < m.epoch < recent[0].epoch]
+    known = [one for m in older if (one := lacking(m)) is not None]
+    is_old = expected[0].epoch == min(ground.settled.epochs(), default=0)
+    return [*(_unmarked(ground, sink.name, newest) if is_old else ()), *known, *lost]
 
 
 def _unmarked(ground: Ground, sink: SinkName, newest: int) -> list[Missing]:
@@ -125,9 +128,9 @@ def _unmarked(ground: Ground, sink: SinkName, newest: int) -> list[Missing]:
     return [Missing(sink, epoch, (), epoch in kept) for epoch in epochs if epoch in kept or epoch < first_kept]
 
 
-def _published(ground: Ground, marker: Marker, sink: SinkName) -> Manifest | None:
-    """The manifest, if its epoch left receipts in this sink, where the sink still keeps them: not where it went
-    straight to the target. What a person has spoken for is not missed."""
+def published_in(ground: Ground, marker: Marker, sink: SinkName, *, has_any: bool) -> Manifest | None:
+    """The manifest, if its epoch left receipts in this sink: not where it went straight to the target, and not where
+    receipts were moved to a place that has none of this checkpoint's. What a person has spoken for is not missed."""
     manifest = ground.resolved.without(marker.manifest) if marker.manifest is not None else None
     if manifest is None or manifest.straight or manifest.guarantee != Guarantee.EXACTLY_ONCE.value:
         return None
@@ -135,7 +138,7 @@ def _published(ground: Ground, marker: Marker, sink: SinkName) -> Manifest | Non
     if entry is None or not entry.slots or manifest.job.generation != ground.job.generation:
         return None
     has_moved = entry.receipts_at and entry.receipts_at != ground.receipts_at.get(sink, entry.receipts_at)
-    return None if has_moved else manifest
+    return None if has_moved and not has_any else manifest
 
 
 def rolled_back_target(lost: Sequence[Missing], kept: frozenset[int]) -> TargetRolledBack:

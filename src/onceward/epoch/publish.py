@@ -49,7 +49,7 @@ from onceward.errors import (
 )
 from onceward.identity import Fingerprint, SinkName
 from onceward.manifest import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
-from onceward.wal import read_segment
+from onceward.wal import is_segment, read_segment
 
 
 class Publisher:
@@ -295,7 +295,8 @@ class Publisher:
         ground = self._ground
         decision = ground.decisions.decision(epoch) or ""
         marker = Marker(epoch, fingerprint, ground.clock.now(), totals, decision, manifest)
-        is_kept = manifest is not None and self._limits.keep_published.keeps_any and manifest.waits_in_log()
+        in_log = manifest is not None and any(is_segment(s.handle) for e in manifest.sinks.values() for s in e.slots)
+        is_kept = in_log and self._limits.keep_published.keeps_any
         if is_kept:
             ground.kept.keep(marker)
         ground.settled.mark(marker)
@@ -303,12 +304,18 @@ class Publisher:
             ground.shelf.remove_epoch(epoch)
         ground.register.forget(epoch)
         if epoch % self._limits.reap_every == 0:
-            self.sweep_or_put_off()
+            self._or_put_off(self.sweep)
+        else:
+            self._or_put_off(self._housekeeping.look_back_now_and_then)
 
     def sweep_or_put_off(self) -> None:
+        """See `sweep`."""
+        self._or_put_off(self.sweep)
+
+    def _or_put_off(self, work: Callable[[], None]) -> None:
         """The epoch is settled: that a target does not answer now is no reason to stop. The next sweep does it all."""
         try:
-            self.sweep()
+            work()
         except OncewardError:
             raise
         except Exception as error:

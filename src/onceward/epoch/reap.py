@@ -81,9 +81,11 @@ def _is_rubbish(ground: Ground, found: Orphan, kept: frozenset[int]) -> bool:
     if found.sink == WAL:
         return found.name.epoch not in kept
     marker = ground.settled.legible(found.name.epoch)
-    if marker is None:
+    if marker is None or (marker.manifest is None and marker.sinks):
+        # Pruned, damaged, or of a release that did not keep the names: nobody can tell.
         return False
-    return marker.manifest is None or str(found.name) not in marker.manifest.transactions()
+    named = ground.resolved.without(marker.manifest).transactions() if marker.manifest is not None else set()
+    return str(found.name) not in named
 
 
 def _accounted(ground: Ground, epoch: int) -> set[str] | None:

@@ -47,6 +47,10 @@ class KeptLog:
         """What is known of a kept epoch, its manifest above all."""
         return self._log.marker(epoch)
 
+    def legible(self, epoch: int) -> Marker | None:
+        """The same, None too where it is damaged: its epoch can then no longer be replayed."""
+        return self._log.legible(epoch)
+
     def keep(self, marker: Marker) -> None:
         """Before the epoch is settled: from then on nobody else would keep its segments."""
         self._log.write(marker)

@@ -59,10 +59,6 @@ class Manifest:
         """The names of all transactions that this manifest accounts for."""
         return {str(slot.handle["transaction"]) for entry in self.sinks.values() for slot in entry.slots}
 
-    def waits_in_log(self) -> bool:
-        """Whether rows of any sink wait in segments."""
-        return any("segment" in slot.handle for entry in self.sinks.values() for slot in entry.slots)
-
     def to_json(self) -> dict[str, Any]:
         """As it is stored."""
         return {

@@ -14,8 +14,9 @@ durable once and is damage of another kind: nothing is guessed, and reading it e
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from onceward.contracts import Log
 from onceward.epoch import Ground
@@ -63,7 +64,10 @@ Entries = Mapping[int, str | None]
 
 
 def plan_repairs(
-    offsets: Entries, commits: Entries, known: Mapping[int, Known], torn_lists: Sequence[str] = ()
+    offsets: Entries,
+    commits: Entries,
+    known: Mapping[int, Known],
+    torn_lists: Mapping[str, bool] = MappingProxyType({}),
 ) -> list[Repair]:
     """What puts the logs right; nothing where they are whole. None among the entries is a torn one.
 
@@ -74,12 +78,13 @@ def plan_repairs(
     decided = max((epoch for epoch in commits if epoch not in gone), default=-1)
     barriers: list[Repair] = [*_unfounded(offsets, gone, decided, known), *_offsets(offsets, decided, known)]
     newest = max(offsets, default=-1)
-    if not torn_lists or newest in known:
-        return [*barriers, *of_commits]
+    # What a barrier refers to was synced with it, if anything was built on it. Else it goes with its list.
+    is_built_on = newest in known or newest <= decided
+    lists = [path for path, is_new in torn_lists.items() if is_new or not is_built_on]
     dropped = {one.epoch for one in barriers if isinstance(one, Drop)}
-    if newest > decided and newest not in dropped:
+    if not is_built_on and newest not in dropped and any(not torn_lists[path] for path in lists):
         barriers.append(Drop(Log.OFFSETS, newest, offsets[newest]))
-    return [*barriers, *(DropList(path, newest) for path in torn_lists), *of_commits]
+    return [*barriers, *(DropList(path, newest) for path in lists), *of_commits]
 
 
 def _commits(commits: Entries, known: Mapping[int, Known]) -> Iterator[Repair]:

@@ -14,6 +14,7 @@ from onceward.epoch import Ground, Publisher, PublishLimits, missing, newest_mar
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.manifest import Manifest, SinkEntry
+from onceward.recovery.targets import receipts_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ def plan_replay(ground: Ground, limits: PublishLimits | None = None, *, out_of_o
     `TargetRolledBack` when an epoch is missing that was not kept: publishing the later ones would leave a gap. Refused
     too, unless it is asked for, when a sink has newer epochs than one that it lacks.
     """
+    ground = replace(ground, receipts_at=receipts_places(ground))
     keep = (limits or PublishLimits()).keep_receipts
     markers = newest_markers(ground)
     receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
@@ -64,8 +66,9 @@ def _refuse_out_of_order(ground: Ground, planned: Sequence[Replay], receipts: Se
 
 def replay(ground: Ground, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
     """Do it, epoch by epoch; what was published again."""
+    ground = replace(ground, receipts_at=receipts_places(ground))
     planned = plan_replay(ground, limits, out_of_order=out_of_order)
-    publisher = Publisher(ground, limits)
+    publisher = Publisher(ground, replace(limits or PublishLimits(), look_back_after_failure=False))
     receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
     for sink, entry, manifest in _lacking(ground, receipts):
         publisher.deliver(sink, entry, manifest)
@@ -73,20 +76,18 @@ def replay(ground: Ground, limits: PublishLimits | None = None, *, out_of_order:
 
 
 def _lacking(ground: Ground, receipts: Sequence[Receipt]) -> Iterator[tuple[AnySink, SinkEntry, Manifest]]:
-    """The kept epochs in order, each with the slots of a sink that have no receipt."""
-    ours = [r for r in receipts if r.generation == ground.job.generation]
-    has = {(r.sink, r.epoch, r.slot) for r in ours}
-    oldest = {sink.name: min((r.epoch for r in ours if r.sink == sink.name), default=0) for sink in ground.sinks}
-    for epoch in sorted(ground.kept.epochs()):
-        marker = ground.kept.marker(epoch)
-        manifest = ground.resolved.without(marker.manifest) if marker is not None and marker.manifest else None
-        if manifest is None or manifest.job.generation != ground.job.generation:
+    """The kept epochs in order, each with the slots of a sink that have no receipt, by the rule of the alarm."""
+    markers = {marker.epoch: marker for marker in newest_markers(ground)}
+    markers |= {epoch: marker for epoch in ground.kept.epochs() if (marker := ground.kept.legible(epoch)) is not None}
+    ordered = [markers[epoch] for epoch in sorted(markers)]
+    everything = ground.watermark() + 1
+    lost = {(one.sink, one.epoch): one for one in missing(ground, ordered, receipts, keep_receipts=everything)}
+    for epoch in sorted(ground.kept.epochs() & markers.keys()):
+        manifest = markers[epoch].manifest
+        if manifest is None:
             continue
-        for name, entry in manifest.sinks.items():
-            # What is older than every receipt that the target has was pruned there: it is in.
-            slots = tuple(
-                s for s in entry.slots if (name, epoch, s.slot) not in has and epoch > oldest.get(name, 0) - 1
-            )
+        for name, entry in ground.resolved.without(manifest).sinks.items():
+            slots = tuple(s for s in entry.slots if (name, epoch) in lost and s.slot in lost[name, epoch].slots)
             sink = ground.way_of(name, slots[0].handle) if slots else None
             if isinstance(sink, TransactionalWriteAheadSink):
                 yield sink, replace(entry, slots=slots), manifest

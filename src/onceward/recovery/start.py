@@ -25,6 +25,7 @@ from onceward.identity import Generation, JobIdentity, JobName, new_generation, 
 from onceward.manifest import (
     Diversions,
     IdentityRecord,
+    KeptLog,
     Resolutions,
     Resolved,
     SettledLog,
@@ -198,12 +199,15 @@ def look_at(
         decisions=decisions,
         clock=clock,
         adopted=record.adopted,
-        diverted=Diversions(storage).all(
-            above=max(record.adopted, SettledLog(storage).watermark()), only_whole=past_damage
-        ),
+        diverted=Diversions(storage).all(above=_settled_and_gone(record.adopted, storage), only_whole=past_damage),
         resolved=Resolved(Resolutions(storage).history()) if past_damage else Resolutions(storage).read(),
     )
     return ground, record
+
+
+def _settled_and_gone(adopted: int, storage: Storage) -> int:
+    """The epoch up to which nothing is published any more, not even by a replay of what is kept."""
+    return max(adopted, min([SettledLog(storage).watermark(), *(epoch - 1 for epoch in KeptLog(storage).epochs())]))
 
 
 @contextmanager

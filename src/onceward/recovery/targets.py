@@ -18,10 +18,11 @@ def receipts_places(ground: Ground) -> Mapping[SinkName, str]:
 
 
 def refuse_moved_receipts(ground: Ground) -> None:
-    """An unsettled epoch may be published, with its receipt where nobody looks any more: it would be sent again."""
-    watermark = ground.watermark()
+    """A decided epoch may be published, with its receipt where nobody looks any more: it would be sent again. One that
+    is not decided is computed again anyway."""
+    waiting = range(ground.watermark() + 1, ground.decisions.decided() + 1)
     for epoch, files in sorted(ground.register.epochs().items()):
-        if epoch <= watermark:
+        if epoch not in waiting:
             continue
         try:
             manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))

@@ -133,10 +133,20 @@ class SparkLogs:
             _checksum_of(path).unlink(missing_ok=True)
             sync_folder(path.parent)
 
-    def torn_lists(self) -> list[str]:
+    def torn_lists(self) -> dict[str, bool]:
         """See `DecisionLog.torn_lists`. Only the newest of a source can be un-synced."""
         newest = [path for source in _folders(self.root / "sources") if (path := _newest(source)) is not None]
-        return [path.relative_to(self.root).as_posix() for path in newest if _is_torn(path.read_bytes())]
+        torn = [path for path in newest if _is_torn(path.read_bytes())]
+        return {path.relative_to(self.root).as_posix(): self._is_unplanned(path) for path in torn}
+
+    def _is_unplanned(self, path: Path) -> bool:
+        """Whether the newest barrier ends before this list of a file source; False where that cannot be told."""
+        try:
+            positions = self.sources(self.planned())
+            end = json.loads(positions[int(path.parent.name)])["logOffset"] if positions else -1
+            return int(_number_of(path)) > int(end)
+        except (DamagedFile, ValueError, LookupError, TypeError):
+            return False
 
     def drop_list(self, path: str) -> None:
         """See `DecisionLog.drop_list`."""
@@ -200,8 +210,12 @@ def _folders(parent: Path) -> list[Path]:
 
 def _newest(folder: Path) -> Path | None:
     """The newest numbered file; a source compacts its list now and then, under the number it would have had."""
-    numbered = [path for path in folder.iterdir() if path.name.partition(".")[0].isdigit()]
-    return max(numbered, key=lambda path: int(path.name.partition(".")[0]), default=None)
+    numbered = [path for path in folder.iterdir() if _number_of(path).isdigit()]
+    return max(numbered, key=lambda path: int(_number_of(path)), default=None)
+
+
+def _number_of(path: Path) -> str:
+    return path.name.partition(".")[0]
 
 
 def _is_torn(data: bytes) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from onceward.contracts import Log, Receipt
 from onceward.errors import CheckpointRefused, ConfigurationError
-from onceward.manifest import IdentityFile, SettledLog, forget_settled
+from onceward.identity import Generation
+from onceward.manifest import IdentityFile, Resolutions, SettledLog, forget_settled
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 
@@ -31,16 +32,21 @@ def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = (), 
         raise ConfigurationError(
             f"Spark has no barrier of epoch {epoch}", hint=f"the newest epoch with one is {logs.planned()}"
         )
-    published = [r.epoch for r in receipts if r.generation == record.generation and r.epoch >= epoch]
-    reached = max([record.adopted, -1 if went_back else SettledLog(storage).watermark(), *published])
+    settled = SettledLog(storage)
+    markers = [marker for n in settled.epochs() if n >= epoch and (marker := settled.legible(n)) is not None]
+    ours = {record.generation, *(marker.manifest.job.generation for marker in markers if marker.manifest is not None)}
+    published = [r.epoch for r in receipts if r.generation in ours and r.epoch >= epoch]
+    reached = max([record.adopted, -1 if went_back else settled.watermark(), *published])
     if reached >= epoch:
         raise CheckpointRefused(
             f"epoch {reached} is published already; running it again would deliver its rows twice",
             epoch=epoch,
             hint=f"only epochs above {reached} can be rewound",
         )
-    kept = SettledLog(storage).epochs()
-    if kept and kept[0] == epoch and record.adopted < epoch - 1:
+    if went_back:
+        _refuse_resolved(storage, logs, epoch, record.generation)
+    kept = settled.epochs()
+    if kept and kept[0] >= epoch and record.adopted < epoch - 1:
         raise CheckpointRefused(
             f"nothing would tell any more that the epochs before {epoch} are settled: their markers are pruned",
             epoch=epoch,
@@ -52,6 +58,20 @@ def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = (), 
     for log, number in removed:
         logs.drop(log, number, logs.entries(log)[number])
     return [f"{log.value}/{number}" for log, number in removed]
+
+
+def _refuse_resolved(storage: LocalStorage, logs: SparkLogs, epoch: int, generation: Generation) -> None:
+    """That an epoch is published, as a person said, would hold for its repetition too: it would not be staged."""
+    resolved = Resolutions(storage).read()
+    for number in range(epoch, logs.planned() + 1):
+        barrier = logs.barrier(number)
+        is_published, sinks = resolved.published(generation, number, barrier.fingerprint if barrier else None)
+        if is_published or sinks:
+            raise CheckpointRefused(
+                f"it was said by hand that epoch {number} is published: when it runs again, that would hold for it too",
+                epoch=number,
+                hint="`onceward status` lists what was said; withdraw it first: `onceward resolve withdraw FILE K`",
+            )
 
 
 def _newest_first(logs: SparkLogs, log: Log) -> list[int]:

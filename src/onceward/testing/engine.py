@@ -158,7 +158,7 @@ class DirectoryLogs:
         """See `DecisionLog.drop`."""
         self._reader.drop(log, epoch, seen)
 
-    def torn_lists(self) -> list[str]:
+    def torn_lists(self) -> Mapping[str, bool]:
         """See `DecisionLog.torn_lists`."""
         return self._reader.torn_lists()
 
@@ -257,9 +257,9 @@ class MemoryLogs:
         if self._of(log).get(epoch) == (seen or ""):
             del self._of(log)[epoch]
 
-    def torn_lists(self) -> list[str]:
+    def torn_lists(self) -> Mapping[str, bool]:
         """See `DecisionLog.torn_lists`. Its source keeps none."""
-        return []
+        return {}
 
     def drop_list(self, path: str) -> None:
         """See `DecisionLog.drop_list`."""

@@ -158,3 +158,7 @@ class Story:
     by_hand: bool = False
     faults: int = 0
     endings: list[Ending] = field(default_factory=list)
+
+
+class Violation(AssertionError):
+    """The history broke a promise. Carries what happened before."""

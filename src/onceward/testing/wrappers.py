@@ -173,7 +173,7 @@ class FaultyLogs:
         """See `DecisionLog.drop`."""
         self.faults.perform(f"log drop {log.value} {epoch}", partial(self.inner.drop, log, epoch, seen))
 
-    def torn_lists(self) -> list[str]:
+    def torn_lists(self) -> Mapping[str, bool]:
         """See `DecisionLog.torn_lists`."""
         return self.inner.torn_lists()
 
