@@ -14,7 +14,7 @@ from onceward.epoch.reap import abort_transactions
 from onceward.epoch.stage import EpochOrder, SlotAck
 from onceward.epoch.takeover import highest_taken
 from onceward.epoch.verify import refuse_missing
-from onceward.errors import CheckpointRolledBack, DamagedFile, EpochLost, Fenced
+from onceward.errors import CheckpointRolledBack, DamagedFile, EpochLost, Fenced, OutputLost
 from onceward.identity import Fingerprint, SinkName, TransactionName
 from onceward.manifest import Manifest, SinkEntry, SlotEntry
 from onceward.wal import WAL
@@ -118,9 +118,14 @@ class Coordinator:
         self._ground.decisions.sync_barrier(order.epoch)
         manifest = replace(self._manifest(order, acks), straight=True)
         publisher = Publisher(self._ground, limits)
-        for sink in sinks:
-            if manifest.sinks[sink.name].slots:
-                publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+        try:
+            for sink in sinks:
+                if manifest.sinks[sink.name].slots:
+                    publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+        except (DamagedFile, OutputLost):
+            # What is gone may have been aborted by another driver, who took the epoch over.
+            self._refuse_if_fenced(order.epoch, order.takeover)
+            raise
 
     def pre_commit(
         self, order: EpochOrder, acks: Sequence[SlotAck], waiting: Sequence[SinkName] | None = None

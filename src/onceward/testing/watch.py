@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from onceward.errors import StorageFailed
+from onceward.errors import EpochLost, StorageFailed
 from onceward.testing.engine import MemoryLogs
 from onceward.testing.fakes import MemoryStorage, Row
 from onceward.testing.harness import Crashed, Ending, Failed
@@ -60,7 +60,9 @@ class Window:
         self.inside.pop(threading.get_ident(), None)
         if ending is None:
             return
-        failed = isinstance(ending, Crashed) or (isinstance(ending, Failed) and isinstance(ending.error, StorageFailed))
+        # One that waited in vain for a third driver to write down what was decided says so: `EpochLost`.
+        told = (StorageFailed, EpochLost)
+        failed = isinstance(ending, Crashed) or (isinstance(ending, Failed) and isinstance(ending.error, told))
         for driver, epoch in list(self.adopting):
             if driver == threading.get_ident():
                 self.adopting.discard((driver, epoch))
