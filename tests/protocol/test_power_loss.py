@@ -170,7 +170,10 @@ def test_s74_a_list_that_no_barrier_refers_to_yet_is_told_by_its_number(tmp_path
     (tmp_path / "sources" / "0").mkdir(parents=True)
     (tmp_path / "sources" / "0" / "0").write_text("v1")
     assert logs.torn_lists() == {}
-    (tmp_path / "sources" / "0" / "1").write_text("")
+    # As Kafka's source writes where it began, so that older releases of Spark stumble over it.
+    (tmp_path / "sources" / "0" / "0").write_bytes(b'\0v1\n{"views":{"0":0}}')
+    assert logs.torn_lists() == {}
+    (tmp_path / "sources" / "0" / "1").write_bytes(b"\0" * 512)
     assert logs.torn_lists() == {"sources/0/1": True}
     (tmp_path / "sources" / "0" / "1").unlink()
     (tmp_path / "sources" / "0" / "0").write_text("")

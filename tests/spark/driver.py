@@ -69,8 +69,8 @@ def _session_of(pid: int) -> int | None:
 
 
 def in_recovery() -> bool:
-    """Recovery runs where the job is started; the publisher has a thread of its own."""
-    return threading.current_thread() is threading.main_thread()
+    """Recovery runs where the job is started, its calls in a helper of that thread; the publisher has its own."""
+    return threading.current_thread().name.startswith(threading.main_thread().name)
 
 
 def held(point: str, transaction: str) -> None:

@@ -219,8 +219,8 @@ def _number_of(path: Path) -> str:
 
 
 def _is_torn(data: bytes) -> bool:
-    """Empty, or with blocks that were never written. A source whose list has another form is left alone."""
-    return not data or b"\0" in data
+    """Empty, or of blocks that were never written. (Kafka's source puts one zero byte before its text.)"""
+    return not data.strip(b"\0")
 
 
 def _checksum_of(path: Path) -> Path:

@@ -1,8 +1,8 @@
 """What a driver leaves that dies, or loses its power, while Spark begins: with it Spark itself would not start again.
 
-Spark 4.1 and newer refuse to begin a query whose `offsets/` is not empty, and count their own unfinished file. A file
-`metadata` that is torn ends every start; so do torn files of a state that no epoch has used. With no barrier at all
-nothing was planned, so nothing can be lost by removing them.
+Spark 4.1 and newer refuse to begin a query whose `offsets/` or `state/` is not empty, and count their own unfinished
+file. A file `metadata` that is torn ends every start. With no barrier at all nothing was planned, so nothing can be
+lost by removing them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ _UNFINISHED = re.compile(r"\.?\.0\.[0-9a-f-]{36}\.tmp(\.crc)?")
 def remove_leftovers(checkpoint: Path) -> list[str]:
     """The names of what was removed; usually nothing."""
     unusable = _torn_metadata(checkpoint)
-    if SparkLogs(checkpoint).planned() < 0:
+    logs = SparkLogs(checkpoint)
+    if logs.planned() < 0 and logs.decided() < 0:
         offsets = checkpoint / "offsets"
         unfinished = offsets.iterdir() if offsets.is_dir() else ()
         unusable += [path for path in unfinished if _UNFINISHED.fullmatch(path.name)]
-        unusable += [path for path in (checkpoint / "state",) if _has_torn_file(path)]
+        unusable += [path for path in (checkpoint / "state",) if path.is_dir()]
     for path in unusable:
         if path.is_dir():
             shutil.rmtree(path)
@@ -43,7 +44,3 @@ def _torn_metadata(checkpoint: Path) -> list[Path]:
     except ValueError:
         return [path, checkpoint / ".metadata.crc"]
     return []
-
-
-def _has_torn_file(folder: Path) -> bool:
-    return any(path.is_file() and path.stat().st_size == 0 for path in folder.rglob("*"))

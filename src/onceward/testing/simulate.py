@@ -163,7 +163,7 @@ class Simulation:
 
     def _one_life(self) -> None:
         changed = self._change_job()
-        decided, conduct = self.logs.ever_decided, self._conduct()
+        decided, conduct = max((n for n, text in self.logs.commits.items() if text), default=-1), self._conduct()
         allowed: tuple[type[Exception], ...] = _ALLOWED_ALONE
         if self.rng.random() < 0.1:
             # A host that has disks of its own where it should share ours.
