@@ -33,6 +33,7 @@ class Window:
     excused: dict[int, int] = field(default_factory=dict)
     adopting: set[tuple[int, int]] = field(default_factory=set)
     highest: dict[int, int] = field(default_factory=dict)
+    takers: dict[int, set[int]] = field(default_factory=dict)
 
     def manifest(self, epoch: int, takeover: int) -> None:
         """It stands, and its driver may decide, if no one else has."""
@@ -44,6 +45,7 @@ class Window:
 
     def taken(self, epoch: int, takeover: int) -> None:
         """From here on no lower manifest counts, and the taker must bring one, if there was one."""
+        self.takers.setdefault(epoch, set()).add(threading.get_ident())
         if takeover < self.highest.get(epoch, 0):
             return
         self.highest[epoch] = takeover
@@ -60,13 +62,14 @@ class Window:
         self.inside.pop(threading.get_ident(), None)
         if ending is None:
             return
-        # One that waited in vain for a third driver to write down what was decided says so: `EpochLost`.
-        told = (StorageFailed, EpochLost)
-        failed = isinstance(ending, Crashed) or (isinstance(ending, Failed) and isinstance(ending.error, told))
+        error = ending.error if isinstance(ending, Failed) else None
+        failed = isinstance(ending, Crashed) or isinstance(error, StorageFailed)
         for driver, epoch in list(self.adopting):
             if driver == threading.get_ident():
                 self.adopting.discard((driver, epoch))
-                if not failed:
+                # One of several takers may wait in vain for another to write down what was decided: `EpochLost`.
+                waited = isinstance(error, EpochLost) and len(self.takers.get(epoch, ())) > 1
+                if not failed and not waited:
                     self.excused.pop(epoch, None)
 
     def forget(self, epoch: int) -> None:
