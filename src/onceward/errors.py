@@ -20,6 +20,7 @@
     ├── SourceDataLost          the source no longer has what is to be read next        exit 1
     ├── OutputLost              decided, but the target no longer has what was staged   exit 1
     ├── TargetRolledBack        the target no longer has what was published            exit 1
+    ├── TargetChanged           the target is not as it was at the start                exit 1
     ├── ReceiptsMoved           receipts of unsettled epochs stand elsewhere            exit 1
     ├── SinkMissing             pending work names a sink that the job does not have    exit 1
     ├── PublishFailed           the target did not take a decided epoch in time         exit 3
@@ -153,6 +154,10 @@ class OutputLost(OncewardError):
 
 class TargetRolledBack(OncewardError):
     """Settled epochs have no receipts in the target any more: it was restored, or a lagging standby took its place."""
+
+
+class TargetChanged(OncewardError):
+    """What a sink relies on in its target (an engine, a unique index, a policy) changed while the job ran."""
 
 
 class ReceiptsMoved(OncewardError):

@@ -133,7 +133,8 @@ def first_manifest() -> Manifest:
 def manifest() -> Manifest:
     """With what version 2 has added."""
     first = first_manifest()
-    sinks = {name: replace(entry, receipts_at=f"at {name}") for name, entry in first.sinks.items()}
+    target = {"engine of the table": "InnoDB", "unique indexes": "(id)"}
+    sinks = {name: replace(entry, receipts_at=f"at {name}", target=target) for name, entry in first.sinks.items()}
     return replace(first, sinks=sinks, barrier=BARRIER, guarantee="exactly-once")
 
 

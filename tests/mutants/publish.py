@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 ORDER = ("tests/protocol/test_scenarios_crash_and_order.py",)
 TWO_DRIVERS = ("tests/protocol/test_two_drivers.py",)
 PUBLISHER = ("tests/protocol/test_publisher.py",)
+UNEXPLAINED = ("tests/protocol/test_unexplained_failures.py",)
 
 RULES = (
     Mutant(
@@ -77,7 +78,7 @@ RULES = (
         name="unknown-is-never-success",
         rule="A delivery that raises is tried again.",
         file="epoch/publish.py",
-        old='cause, outcome = error, RetryLater(f"{type(error).__name__}: {error}", after_s=backoff)',
+        old="cause, outcome = error, RetryLater(why, after_s=backoff)",
         new="cause, outcome = error, Committed()",
         tests=PUBLISHER,
     ),
@@ -201,5 +202,37 @@ RULES = (
         old="isinstance(way, TwoPhaseCommitSink) != logged",
         new="way is not None",
         tests=("tests/protocol/test_either_way.py",),
+    ),
+    Mutant(
+        name="unexplained-failures-are-traced-to-a-row",
+        rule="A delivery that fails three times, nobody knows why, has its rows looked through.",
+        file="epoch/publish.py",
+        old="            suspicion.falls_on(cause)\n",
+        new="",
+        tests=UNEXPLAINED,
+    ),
+    Mutant(
+        name="a-busy-target-is-not-suspected",
+        rule="No row is looked for where the sink knows that none is to blame.",
+        file="epoch/suspicion.py",
+        old=" or isinstance(error, TryAgain)",
+        new="",
+        tests=UNEXPLAINED,
+    ),
+    Mutant(
+        name="facts-of-the-target-are-in-the-manifest",
+        rule="What a sink relied on in its target is kept in each manifest.",
+        file="epoch/coordinator.py",
+        old="self._ground.target_facts.get(sink.name, {}),",
+        new="{},",
+        tests=UNEXPLAINED,
+    ),
+    Mutant(
+        name="a-changed-fact-is-a-change",
+        rule="A fact that differs from what it was stops the job.",
+        file="contracts/facts.py",
+        old="if before.get(fact) != now.get(fact)",
+        new="if before.keys() != now.keys()",
+        tests=UNEXPLAINED,
     ),
 )

@@ -8,10 +8,11 @@ from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Json, Receipt, RejectedRow, SlotContext, SlotValues
 from onceward.contracts.decisions import Barrier, DecisionLog, Log
 from onceward.contracts.engine import EngineTarget, EngineWritten
+from onceward.contracts.facts import refuse_change, what_changed
 from onceward.contracts.finding import Finding, Grade, Needs
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.hooks import Hooks
-from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
+from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, TryAgain
 from onceward.contracts.rows import RowWise
 from onceward.contracts.sink import (
     AnySink,
@@ -53,6 +54,9 @@ __all__ = [
     "Storage",
     "TemplateChoice",
     "TransactionalWriteAheadSink",
+    "TryAgain",
     "TwoPhaseCommitSink",
     "WriteAheadSink",
+    "refuse_change",
+    "what_changed",
 ]

@@ -30,4 +30,11 @@ class Lost:
     why: str
 
 
+class TryAgain(Exception):
+    """Raised by `send_transaction` or `send_values`: the target is busy or away, and no row is to blame.
+
+    Any other exception is tried again too, but after a few times the rows are looked through for one at fault.
+    """
+
+
 Outcome = Committed | AlreadyCommitted | RetryLater | Lost

@@ -7,7 +7,7 @@ them, because the same object travels to the executors and lives on the driver.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -76,6 +76,15 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
         """Driver, at every start, after `check`: where in the target the receipts stand (schema, prefix, topic and its
         id), so that a change is noticed while epochs are unsettled. May ask the target. Empty: it cannot change."""
         return ""
+
+    def target_facts(self) -> Mapping[str, str]:
+        """Driver, at every start, after `check`: what in the target this sink's promises rest on, by names that a
+        person understands (the engine of a table, its unique indexes, an eviction policy, a topic's id).
+
+        They are kept in every manifest. A sink looks at them again where it relies on them, best inside the very
+        transaction, and raises `TargetChanged` when they are no longer so. None: it relies on nothing that can change.
+        """
+        return {}
 
     @property
     def keeps_receipts(self) -> bool:
@@ -200,14 +209,16 @@ class TransactionalWriteAheadSink(Sink):
 
         leave out every slot whose receipt the target has, or whose epoch is not above the target's own watermark for
         (job, sink); write the rows of the others; write their receipts; commit. Slots without a receipt are written
-        as they are. False, or an exception, leaves this epoch and every later one waiting; `RowsRejected` says that
-        waiting will not help.
+        as they are. False, or an exception, leaves this epoch and every later one waiting. `RowsRejected` and
+        `TargetChanged` say that waiting will not help, `TryAgain` that it will. After a few failures of any other kind
+        `find_rejected` is asked.
         """
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
-        """Driver, when a user asks: which rows the target does not take. It is left as it was.
+        """Driver, when a user asks, and after failures that nobody can explain: which rows the target does not take.
 
-        Without the rows that are named, the others must be taken.
+        It is left as it was. Without the rows that are named, the others must be taken. An exception says that it is
+        not a matter of rows.
         """
         return ()
 

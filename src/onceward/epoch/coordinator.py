@@ -168,7 +168,12 @@ class Coordinator:
             timestamp=order.timestamp,
             created_at=self._ground.clock.now(),
             sinks={
-                sink.name: SinkEntry(sink.means, tuple(slots[sink.name]), self._ground.receipts_at.get(sink.name, ""))
+                sink.name: SinkEntry(
+                    sink.means,
+                    tuple(slots[sink.name]),
+                    self._ground.receipts_at.get(sink.name, ""),
+                    self._ground.target_facts.get(sink.name, {}),
+                )
                 for sink in order.sinks
             },
             barrier=self._barriers.get(order.epoch, ""),

@@ -28,6 +28,7 @@ class Ground:
     clock: Clock
     adopted: int = -1
     receipts_at: Mapping[SinkName, str] = field(default_factory=dict)
+    target_facts: Mapping[SinkName, Mapping[str, str]] = field(default_factory=dict)
     diverted: Mapping[tuple[int, SinkName], Diversion] = field(default_factory=dict)
     resolved: Resolved = field(default_factory=Resolved)
     hooks: Hooks = field(default_factory=Hooks)

@@ -21,9 +21,11 @@ from onceward.contracts import (
     Lost,
     Outcome,
     Receipt,
+    RejectedRow,
     RetryLater,
     SlotValues,
     TransactionalWriteAheadSink,
+    TryAgain,
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
@@ -33,6 +35,7 @@ from onceward.epoch.ground import Ground, log, notify
 from onceward.epoch.housekeeping import Housekeeping
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import Orphan
+from onceward.epoch.suspicion import Suspicion
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
 from onceward.epoch.watchdog import no_longer_than
 from onceward.errors import (
@@ -160,7 +163,9 @@ class Publisher:
                 values = [self.values(slot, sink, manifest) for slot in entry.slots]
                 groups: Sequence[Sequence[SlotValues]] = [values] if sink.epoch_at_once else [[one] for one in values]
                 for group in groups:
-                    self._until_done(partial(_send_transaction, sink, group, manifest), sink, manifest)
+                    send = partial(_send_transaction, sink, group, manifest)
+                    search = partial(sink.find_rejected, group, manifest.job, manifest.epoch)
+                    self._until_done(send, sink, manifest, search=search)
             case WriteAheadSink():
                 if sink.committer is not None:
                     sink.committer.open(manifest.job, sink.name)
@@ -186,9 +191,17 @@ class Publisher:
             read = partial(_without, read, frozenset(left_out))
         return SlotValues(slot.slot, slot.rows, None if manifest.straight else receipt, read)
 
-    def _until_done(self, attempt: Callable[[], Outcome], sink: AnySink, manifest: Manifest) -> None:
+    def _until_done(
+        self,
+        attempt: Callable[[], Outcome],
+        sink: AnySink,
+        manifest: Manifest,
+        *,
+        search: Callable[[], Sequence[RejectedRow]] = tuple,
+    ) -> None:
         """Repeat one delivery with growing pauses until it is done, hopeless, or past the deadline."""
         clock, limits = self._ground.clock, self._limits
+        suspicion = Suspicion(search, epoch=manifest.epoch, sink=sink.name)
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
         while True:
             cause: Exception | None = None
@@ -200,7 +213,8 @@ class Publisher:
             except OncewardError:
                 raise
             except Exception as error:
-                cause, outcome = error, RetryLater(f"{type(error).__name__}: {error}", after_s=backoff)
+                why = str(error) if isinstance(error, TryAgain) else f"{type(error).__name__}: {error}"
+                cause, outcome = error, RetryLater(why, after_s=backoff)
             match outcome:
                 case Committed() | AlreadyCommitted():
                     return
@@ -211,6 +225,7 @@ class Publisher:
                 case _:
                     assert_never(outcome)
             self._watch_transaction_age(sink, manifest, failure)
+            suspicion.falls_on(cause)
             self.doubts.look_again()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._gave_up():

@@ -24,6 +24,7 @@ ASKING = (
     "shared_folders",
     "receipts",
     "receipts_at",
+    "target_facts",
     "forget",
     "verify",
     "abort",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
@@ -23,11 +23,13 @@ class SlotEntry:
 
 @dataclass(frozen=True, slots=True)
 class SinkEntry:
-    """One sink's slots, by which means they wait, and where in the target their receipts will stand."""
+    """One sink's slots, by which means they wait, where in the target their receipts will stand, and what in the target
+    the sink relied on when they were staged."""
 
     means: str
     slots: tuple[SlotEntry, ...]
     receipts_at: str = ""
+    target: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -77,6 +79,7 @@ class Manifest:
                 name: {
                     "means": entry.means,
                     "receipts_at": entry.receipts_at,
+                    "target": dict(entry.target),
                     "slots": [[s.slot, s.rows, s.handle] for s in entry.slots],
                 }
                 for name, entry in self.sinks.items()
@@ -103,6 +106,7 @@ class Manifest:
                         entry["means"],
                         tuple(SlotEntry(int(slot), int(rows), handle) for slot, rows, handle in entry["slots"]),
                         str(entry.get("receipts_at", "")),
+                        {str(fact): str(found) for fact, found in entry.get("target", {}).items()},
                     )
                     for name, entry in document["sinks"].items()
                 },

@@ -36,7 +36,13 @@ from onceward.recovery.plan import Accept, Plan, Refuse, RepairLog, make_plan
 from onceward.recovery.repair import repair, repairs_needed
 from onceward.recovery.strays import warn_of_strays
 from onceward.recovery.survey import Survey, take_survey
-from onceward.recovery.targets import came_back, receipts_places, refuse_moved_receipts
+from onceward.recovery.targets import (
+    came_back,
+    receipts_places,
+    refuse_moved_receipts,
+    target_facts,
+    warn_of_changed_targets,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,9 @@ def open_checkpoint(
     known = frozenset(record.known) if record else frozenset[Generation]()
     keep = (limits or PublishLimits()).keep_receipts
     with _told_plainly():
-        ground = replace(ground, receipts_at=receipts_places(ground))
+        ground = replace(ground, receipts_at=receipts_places(ground), target_facts=target_facts(ground))
         refuse_moved_receipts(ground)
+        warn_of_changed_targets(ground)
         markers = newest_markers(ground)
         survey = take_survey(ground, known_generations=known, is_identified=record is not None)
     plan = make_plan(survey, accepted)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from onceward.contracts import Receipt
+from onceward.contracts import Receipt, what_changed
 from onceward.epoch import Ground, Orphan, missing, pending_transactions, rolled_back_target
+from onceward.epoch.ground import log
 from onceward.errors import DamagedFile, NewerFormat, ReceiptsMoved
 from onceward.identity import SinkName
-from onceward.manifest import Marker
+from onceward.manifest import Marker, SinkEntry
 from onceward.wal import WAL
 
 
@@ -17,9 +18,39 @@ def receipts_places(ground: Ground) -> Mapping[SinkName, str]:
     return {sink.name: sink.receipts_at() for sink in ground.sinks}
 
 
+def target_facts(ground: Ground) -> Mapping[SinkName, Mapping[str, str]]:
+    """What each sink relies on in its target, as it is now."""
+    return {sink.name: sink.target_facts() for sink in ground.sinks}
+
+
 def refuse_moved_receipts(ground: Ground) -> None:
     """A decided epoch may be published, with its receipt where nobody looks any more: it would be sent again. One that
     is not decided is computed again anyway."""
+    for epoch, name, entry in _waiting(ground):
+        now = ground.receipts_at.get(name, "")
+        if entry.slots and entry.receipts_at and now and entry.receipts_at != now:
+            raise ReceiptsMoved(
+                f"the receipts of this epoch stand at {entry.receipts_at}, and the sink keeps them at {now} now",
+                epoch=epoch,
+                sink=name,
+                hint="start once with the former setting, so that the epoch is settled, then change it; if the "
+                f"place is gone and the target has the epoch: `onceward resolve epoch-is-published FILE {epoch}`; "
+                f"if it has nothing of it, give up what is staged (`onceward resolve accept-loss FILE {epoch}`), "
+                f"then `onceward rewind CHECKPOINT {epoch}`: Spark computes it again",
+            )
+
+
+def warn_of_changed_targets(ground: Ground) -> None:
+    """The check of this start has accepted the target as it is now, also for what was staged for it as it was."""
+    for epoch, name, entry in _waiting(ground):
+        if name in ground.target_facts and entry.slots and entry.target:
+            told = what_changed(entry.target, ground.target_facts[name])
+            if told:
+                log.warning("sink %r: since epoch %d was staged the target has changed: %s", name, epoch, told)
+
+
+def _waiting(ground: Ground) -> Iterator[tuple[int, SinkName, SinkEntry]]:
+    """Each sink's part of every decided epoch that is not settled, without what a person has resolved."""
     waiting = range(ground.watermark() + 1, ground.decisions.decided() + 1)
     for epoch, files in sorted(ground.register.epochs().items()):
         if epoch not in waiting:
@@ -30,18 +61,8 @@ def refuse_moved_receipts(ground: Ground) -> None:
             raise
         except DamagedFile:
             continue  # Whether that matters is for the plan to say.
-        for name, entry in ground.resolved.without(manifest).sinks.items() if manifest is not None else ():
-            now = ground.receipts_at.get(name, "")
-            if entry.slots and entry.receipts_at and now and entry.receipts_at != now:
-                raise ReceiptsMoved(
-                    f"the receipts of this epoch stand at {entry.receipts_at}, and the sink keeps them at {now} now",
-                    epoch=epoch,
-                    sink=name,
-                    hint="start once with the former setting, so that the epoch is settled, then change it; if the "
-                    f"place is gone and the target has the epoch: `onceward resolve epoch-is-published FILE {epoch}`; "
-                    f"if it has nothing of it, give up what is staged (`onceward resolve accept-loss FILE {epoch}`), "
-                    f"then `onceward rewind CHECKPOINT {epoch}`: Spark computes it again",
-                )
+        if manifest is not None:
+            yield from ((epoch, name, entry) for name, entry in ground.resolved.without(manifest).sinks.items())
 
 
 def came_back(

@@ -18,6 +18,7 @@ from onceward.contracts import (
     Log,
     Outcome,
     Receipt,
+    RejectedRow,
     SlotContext,
     SlotValues,
     Storage,
@@ -222,6 +223,10 @@ class _Reads:
         """See `Sink.receipts_at`."""
         return self.faults.perform(f"{self._label} receipts_at", self.inner.receipts_at, writes=False)
 
+    def target_facts(self) -> Mapping[str, str]:
+        """See `Sink.target_facts`."""
+        return self.inner.target_facts()
+
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
         return self.faults.perform(f"{self._label} receipts", lambda: list(self.inner.receipts(job)), writes=False)
@@ -312,6 +317,10 @@ class FaultyTransactionalSink(_Reads, TransactionalWriteAheadSink):
             kept = [replace(slot, read=partial(iter, list(slot.read()))) for slot in slots]
             self.faults.later(what, partial(self.inner.send_transaction, kept, job, checkpoint_id, timestamp))
         return self.faults.perform(what, lambda: self.inner.send_transaction(slots, job, checkpoint_id, timestamp))
+
+    def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
+        """See `TransactionalWriteAheadSink`."""
+        return self.inner.find_rejected(slots, job, checkpoint_id)
 
 
 class FaultyWriteAheadSink(_Reads, WriteAheadSink):

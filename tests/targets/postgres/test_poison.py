@@ -1,4 +1,4 @@
-"""Scenario 55 on the server: rows that the table rejects are found by halving, named, and can be diverted."""
+"""Scenario 55 on the server: rows that the table rejects are found by bisection, named, and can be diverted."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from onceward.contracts import (
 )
 from onceward.errors import CheckpointRolledBack, RowsRejected, TargetRefused
 from onceward.identity import JobIdentity
-from onceward.sinks.halving import rejected_rows
+from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.mysql.blocked import explained, is_cut_off
 from onceward.sinks.mysql.cautions import cautions
 from onceward.sinks.mysql.ledger import Ledger
@@ -173,7 +173,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                 session.execute(f"DELETE FROM {self._settings.target}")
             return rejected_rows(waiting, partial(self._attempt, session))
 
-    def _attempt(self, session: Session, part: SlotValues) -> str | None:
+    def _attempt(self, session: Session, part: SlotValues) -> Refusal | None:
         session.execute("SAVEPOINT part")
         try:
             self._write(session, [part])
@@ -182,7 +182,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             if why is None:
                 raise
             session.execute("ROLLBACK TO SAVEPOINT part")
-            return why
+            return Refusal(why)
         finally:
             if self._settings.mode == "upsert":
                 session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._settings.incoming}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from onceward.connections.postgres import PostgresError, Session
 from onceward.contracts import RejectedRow, SlotValues
-from onceward.sinks.halving import rejected_rows
+from onceward.sinks.bisection import Refusal, rejected_rows
 
 # Data exceptions and violated constraints. Whatever else goes wrong is not the fault of a row.
 _CLASSES = ("22", "23")
@@ -26,7 +26,7 @@ def find_rejected(
     The caller rolls it back.
     """
 
-    def attempt(part: SlotValues) -> str | None:
+    def attempt(part: SlotValues) -> Refusal | None:
         session.run(f"SAVEPOINT {_POINT}")
         try:
             write(part)
@@ -34,7 +34,7 @@ def find_rejected(
             if not is_rejection(error):
                 raise
             session.run(f"ROLLBACK TO SAVEPOINT {_POINT}")
-            return str(error)
+            return Refusal(str(error))
         session.run(f"RELEASE SAVEPOINT {_POINT}")
         return None
 

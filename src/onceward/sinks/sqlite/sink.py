@@ -21,7 +21,7 @@ from onceward.connections.sqlite import SQLiteFile
 from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
 from onceward.errors import CheckpointRolledBack, ConfigurationError, RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, Generation, JobIdentity
-from onceward.sinks.halving import rejected_rows
+from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.sqlite import schema as sql
 from onceward.sinks.sqlite.values import parameters, refused
 
@@ -220,14 +220,14 @@ class SQLiteSink(TransactionalWriteAheadSink):
             finally:
                 database.rollback()
 
-    def _attempt(self, database: sqlite3.Connection, part: SlotValues) -> str | None:
+    def _attempt(self, database: sqlite3.Connection, part: SlotValues) -> Refusal | None:
         database.execute("SAVEPOINT part")
         try:
             for batch in part.read():
                 self._write(database, batch)
         except _REJECTIONS as error:
             database.execute("ROLLBACK TO part")
-            return str(error)
+            return Refusal(str(error))
         finally:
             database.execute("RELEASE part")
         return None
