@@ -13,7 +13,20 @@ from rich.table import Table
 
 from benchmarks.measure import Ratio
 
-NAMES = ("files", "small", "wal", "slots", "restart", "postgres", "mysql", "redis", "kafka", "kafka_latency", "memory")
+NAMES = (
+    "files",
+    "small",
+    "checks",
+    "wal",
+    "slots",
+    "restart",
+    "postgres",
+    "mysql",
+    "redis",
+    "kafka",
+    "kafka_latency",
+    "memory",
+)
 
 
 def main() -> int:

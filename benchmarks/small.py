@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from benchmarks.measure import Ratio, interleaved, session
@@ -20,36 +20,45 @@ EPOCHS = 40
 SKIPPED = 8
 
 
-def run(folder: Path, console: Console) -> Iterator[Ratio]:
-    """Median seconds between the starts of two epochs, once the query is warm."""
-    spark = session()
-    source = folder / "rows"
-    source.mkdir(parents=True)
+def ten_rows_a_file(folder: Path) -> Path:
+    """As many files as there will be epochs."""
+    folder.mkdir(parents=True)
     for epoch in range(EPOCHS):
         lines = (json.dumps({"id": epoch * 10 + row, "app": f"app-{row}"}) for row in range(10))
-        (source / f"{epoch:03}.json").write_text("\n".join(lines))
+        (folder / f"{epoch:03}.json").write_text("\n".join(lines))
+    return folder
+
+
+def between_epochs(
+    spark: SparkSession, source: Path, handler: Callable[[DataFrame, int], None], checkpoint: Path
+) -> float:
+    """Median seconds between the starts of two epochs, once the query is warm."""
+    begun: list[float] = []
+
+    def handle(batch: DataFrame, epoch: int) -> None:
+        begun.append(time.perf_counter())
+        handler(batch, epoch)
+
+    stream = spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(source))
+    writer = stream.writeStream.foreachBatch(handle).option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return statistics.median(after - before for before, after in itertools.pairwise(begun[SKIPPED:]))
+
+
+def run(folder: Path, console: Console) -> Iterator[Ratio]:
+    """Trigger to trigger, for each sink in turns with doing nothing."""
+    spark = session()
+    source = ten_rows_a_file(folder / "rows")
     numbers = itertools.count()
 
-    def trigger_to_trigger(handler: Callable[[DataFrame, int], None], checkpoint: Path) -> float:
-        begun: list[float] = []
-
-        def handle(batch: DataFrame, epoch: int) -> None:
-            begun.append(time.perf_counter())
-            handler(batch, epoch)
-
-        stream = spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(source))
-        writer = stream.writeStream.foreachBatch(handle).option("checkpointLocation", str(checkpoint))
-        writer.trigger(availableNow=True).start().awaitTermination()
-        return statistics.median(after - before for before, after in itertools.pairwise(begun[SKIPPED:]))
-
     def nothing() -> float:
-        return trigger_to_trigger(lambda batch, epoch: None, folder / f"noop-{next(numbers)}")
+        return between_epochs(spark, source, lambda batch, epoch: None, folder / f"noop-{next(numbers)}")
 
     def noop_format() -> float:
         def consume(batch: DataFrame, epoch: int) -> None:
             batch.write.format("noop").mode("overwrite").save()
 
-        return trigger_to_trigger(consume, folder / f"consume-{next(numbers)}")
+        return between_epochs(spark, source, consume, folder / f"consume-{next(numbers)}")
 
     def onceward_to(kind: str) -> Callable[[], float]:
         def deliver() -> float:
@@ -57,7 +66,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
             sink = FileSink(work / "out") if kind == "files" else SQLiteSink(work / "out.db", table="rows")
             work.mkdir()
             delivery = foreach_batch(name="bench", checkpoint=work / "checkpoint", sinks=[sink])
-            seconds = trigger_to_trigger(delivery, work / "checkpoint")
+            seconds = between_epochs(spark, source, delivery, work / "checkpoint")
             delivery.close()
             return seconds
 

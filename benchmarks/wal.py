@@ -16,6 +16,7 @@ from benchmarks.measure import ROW_SCHEMA, Ratio, interleaved, narrow_rows, proc
 from onceward.epoch import EpochOrder
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId
 from onceward.sinks import SQLiteSink
+from onceward.spark.batches import BatchSize
 from onceward.spark.staging import stage_on_executors
 from onceward.storage import LocalStorage
 
@@ -35,6 +36,8 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
     spark = session()
     source = narrow_rows(folder / "rows", rows=ROWS, files=8)
     numbers = itertools.count()
+    # It sets the size of batches for the whole session, so both contenders get the same ones.
+    size = BatchSize()
 
     def rows():
         return spark.read.schema(ROW_SCHEMA).parquet(str(source))
@@ -61,7 +64,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
             sinks=(SQLiteSink(folder / "unused.db", table="rows"),),
             storage=LocalStorage(folder / "storage"),
         )
-        seconds = measured("with segments", lambda: stage_on_executors(rows(), order))
+        seconds = measured("with segments", lambda: stage_on_executors(rows(), order, size))
         order.storage.delete("wal")
         return seconds
 
