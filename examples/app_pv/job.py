@@ -1,6 +1,6 @@
 """Page views per app: Kafka in, counted in Spark's state, out to Kafka, Redis and PostgreSQL in one decision an epoch.
 
-`onceward run examples/app_pv/job.py`; README.md beside this file says what it needs.
+`onceward run examples/app_pv/job.py`, or spark-submit; README.md beside this file says what it needs.
 """
 
 from __future__ import annotations
@@ -44,3 +44,6 @@ job = Job(
     trigger=os.environ.get("TRIGGER", "1 second"),
     hooks=Hooks(on_publish=offsets_for_monitoring(BROKERS, "app-pv", CHECKPOINT)),
 )
+
+if __name__ == "__main__":
+    job.run(SparkSession.builder.appName(job.name).getOrCreate())

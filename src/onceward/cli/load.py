@@ -10,6 +10,7 @@ from pyspark import cloudpickle
 
 from onceward.errors import ConfigurationError
 from onceward.job import Job
+from onceward.spark.held import starting_nothing
 
 
 def load_job(target: str) -> Job:
@@ -38,7 +39,8 @@ def _execute(path: Path) -> dict[str, object]:
     sys.path.insert(0, str(path.resolve().parent))
     # Executors cannot import the user's file by this name: what it defines travels by value.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    spec.loader.exec_module(module)
+    with starting_nothing(path):
+        spec.loader.exec_module(module)
     return vars(module)
 
 

@@ -1,18 +1,20 @@
 """One run for one checkpoint in one process: a notebook cell that is run twice must not disturb the first run.
 
-Another process is fenced by the register; here the second start is refused before it recovers anything.
+Another process is fenced by the register; here the second start is refused before it recovers anything. So is any start
+by a file that is only loaded for the job that it defines.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
 from onceward.epoch import Watchdog
-from onceward.errors import Fenced
+from onceward.errors import ConfigurationError, Fenced
 
 _CLOSING_S = 5.0
 
@@ -77,8 +79,27 @@ _held: dict[Path, Hold] = {}
 _lock = threading.Lock()
 
 
+_loaded: ContextVar[Path | None] = ContextVar("loaded", default=None)
+
+
+@contextlib.contextmanager
+def starting_nothing(file: Path) -> Iterator[None]:
+    """While a file is executed for the job that it defines: `doctor` and the like must not deliver a row."""
+    before = _loaded.set(file)
+    try:
+        yield
+    finally:
+        _loaded.reset(before)
+
+
 def hold(root: Path, name: str, watchdog: Watchdog) -> Hold:
     """Claim a checkpoint, by its resolved path, for a run that begins now."""
+    if (file := _loaded.get()) is not None:
+        raise ConfigurationError(
+            f"{file.name} starts the job {name!r} while it is only loaded; nothing was started",
+            hint='put what starts it under `if __name__ == "__main__":`; then `onceward run`, the other commands and '
+            "spark-submit all take the same file",
+        )
     mine = Hold(root, name, watchdog)
     with _lock:
         former = _held.get(root)

@@ -163,6 +163,36 @@ def test_a_file_without_a_job_is_named(tmp_path: Path) -> None:
     assert "defines 0 jobs" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [
+        (("run",), "job.run(None)"),
+        (("doctor",), "job.run(None)"),
+        (("status", "CHECKPOINT", "--job"), "job.run(None)"),
+        (("poison", "show"), "job.start(None)"),
+        (("transactions", "list"), "foreach_batch(name='job', checkpoint=job.checkpoint, sinks=job.sinks)"),
+    ],
+    ids=["run", "doctor", "status", "poison", "transactions"],
+)
+def test_s99_a_file_that_starts_its_job_while_it_is_loaded_starts_nothing(
+    unpublished: Harness, job_file: Path, visible: Callable[[], int], arguments: tuple[str, ...], start: str
+) -> None:
+    job_file.write_text(f"{job_file.read_text()}from onceward import foreach_batch\n{start}\n")
+    checkpoint = str(job_file.parent / "checkpoint")
+    done = onceward(*(checkpoint if word == "CHECKPOINT" else word for word in arguments), job_file)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert 'if __name__ == "__main__":' in " ".join(done.stderr.split())
+    assert visible() == 0
+
+
+def test_s99_what_is_under_the_guard_of_main_is_not_run_by_a_command(
+    unpublished: Harness, job_file: Path, visible: Callable[[], int]
+) -> None:
+    job_file.write_text(f'{job_file.read_text()}if __name__ == "__main__":\n    job.run(None)\n')
+    assert onceward("transactions", "list", job_file).returncode == 0
+    assert visible() == 0
+
+
 def test_transactions_are_listed_and_only_what_is_decided_is_committed_by_hand(
     unpublished: Harness, job_file: Path, visible: Callable[[], int]
 ) -> None:
