@@ -36,7 +36,7 @@ from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.held import Hold, hold
 from onceward.spark.leftovers import remove_leftovers
 from onceward.spark.options import refuse_async_progress, trigger_arguments
-from onceward.spark.query_id import is_running_on, put_back, recorded_query
+from onceward.spark.query_id import is_running_on, put_back, recorded_query, wait_for_name
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
@@ -142,6 +142,7 @@ class Job:
         )
         if self.trigger is not None:
             writer = writer.trigger(**trigger_arguments(self.trigger))  # type: ignore[arg-type]
+        wait_for_name(spark, self.name)
         try:
             query = writer.start()
         except BaseException:

@@ -53,13 +53,14 @@ class Watcher:
         for table in ("added", "by_key"):
             found = self._tables.query(f"SELECT file, count(*), count(DISTINCT id) FROM {table} GROUP BY file")
             decided = self._ground.logs.decided()
-            for file, rows, ids in found:
+            epochs = self._ground.epochs_of(file for file, _, _ in found)
+            for epoch, (file, rows, ids) in zip(epochs, found, strict=True):
                 if rows != ids:
-                    self.sights.add(f"{table} has {rows} rows and {ids} ids of epoch {file}")
-                if file > decided:
-                    self.sights.add(f"{table} has epoch {file}, and only {decided} is decided")
+                    self.sights.add(f"{table} has {rows} rows and {ids} ids of file {file}")
+                if epoch > decided:
+                    self.sights.add(f"{table} has epoch {epoch}, and only {decided} is decided")
                 if table == "by_key" and ids != ROWS:
-                    self.sights.add(f"{table} shows {ids} of the {ROWS} rows of epoch {file}")
+                    self.sights.add(f"{table} shows {ids} of the {ROWS} rows of file {file}")
 
 
 def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one_computation(

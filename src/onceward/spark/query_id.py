@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,8 @@ from onceward.errors import ConfigurationError
 from onceward.storage import LocalStorage, local_path
 
 _QUERY_ID = "sql.streaming.queryId"
+_LETS_GO_WITHIN_S = 30.0
+_LOOK_S = 0.01
 
 
 def recorded_query(checkpoint: Path) -> str | None:
@@ -49,6 +52,15 @@ def refuse_another_query(batch: DataFrame, checkpoint: Path) -> str | None:
             "staged",
         )
     return running
+
+
+def wait_for_name(session: SparkSession, name: str) -> None:
+    """Until Spark has let go of a query of this name that has ended: for a moment it still refuses another one."""
+    deadline = time.monotonic() + _LETS_GO_WITHIN_S
+    while time.monotonic() < deadline:
+        if not any(query.name == name and not query.isActive for query in session.streams.active):
+            return
+        time.sleep(_LOOK_S)
 
 
 def is_running_on(checkpoint: Path) -> bool | None:
