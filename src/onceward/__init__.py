@@ -16,6 +16,7 @@ from onceward.contracts import (
     SlotContext,
     SlotValues,
     TransactionalWriteAheadSink,
+    TryAgain,
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "SlotValues",
     "TransactionName",
     "TransactionalWriteAheadSink",
+    "TryAgain",
     "TwoPhaseCommitSink",
     "WriteAheadSink",
     "foreach_batch",
