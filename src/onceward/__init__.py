@@ -24,6 +24,7 @@ from onceward.errors import OncewardError
 from onceward.identity import Fingerprint, Generation, JobIdentity, TransactionName
 from onceward.job import Job, foreach_batch
 from onceward.spark.run import Run
+from onceward.version import __version__
 
 __all__ = [
     "AlreadyCommitted",
@@ -51,5 +52,6 @@ __all__ = [
     "TryAgain",
     "TwoPhaseCommitSink",
     "WriteAheadSink",
+    "__version__",
     "foreach_batch",
 ]

@@ -356,6 +356,8 @@ def chosen_sinks(sinks: Sequence[Sink], guarantee: Guarantee, watchdog: Watchdog
 
 def check_together(sinks: Sequence[Sink], guarantee: Guarantee) -> None:
     """Refuse sinks that cannot serve one job together. Asks no target."""
+    if isinstance(sinks, Sink):
+        raise ConfigurationError("sinks is one sink, not a list", hint=f"say sinks=[{type(sinks).__name__}(...)]")
     if not sinks:
         raise ConfigurationError("the job has no sinks", hint="give at least one, for example FileSink('out')")
     for sink in sinks:

@@ -6,9 +6,11 @@ Exit codes: 0 done, 1 failed for good, 2 usage, 3 may be restarted, 4 fenced by 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from onceward import __version__
 from onceward.cli.demo import demo
 from onceward.cli.doctor import doctor
 from onceward.cli.poison import poison
@@ -17,7 +19,7 @@ from onceward.cli.replay import replay
 from onceward.cli.resolve import resolve
 from onceward.cli.rewind import rewind
 from onceward.cli.run import run
-from onceward.cli.show import show_error
+from onceward.cli.show import out, show_error
 from onceward.cli.status import status
 from onceward.cli.transactions import transactions
 from onceward.errors import OncewardError
@@ -32,6 +34,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+def show_version(wanted: bool) -> None:
+    """Print it and end, where it is asked for."""
+    if wanted:
+        out.print(f"onceward {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Exactly-once delivery from Spark Structured Streaming to systems outside Spark."""
+
+
 for command in (run, status, doctor, recover, replay, rewind, demo):
     app.command()(command)
 app.add_typer(transactions, name="transactions")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from onceward.errors import ConfigurationError
 
+_ONE = r"(?:\d+ *(?:microsecond|millisecond|second|minute|hour|day|week)s?|\d+\.\d+ *seconds?)"
+_INTERVAL = re.compile(rf"(?:interval +)?{_ONE}(?: +{_ONE})*")
 _ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
 
@@ -24,14 +28,19 @@ def trigger_arguments(trigger: str | None) -> dict[str, str | bool]:
         return {}
     if trigger == "available-now":
         return {"availableNow": True}
+    if not isinstance(trigger, str):
+        raise ConfigurationError(
+            f"the trigger is {trigger!r}, not a text", hint='use "10 seconds", "available-now", or None'
+        )
     first = trigger.split()[0].lower() if trigger.strip() else ""
     if first in {"continuous", "real-time", "realtime"}:
         raise ConfigurationError(
             f"the trigger {trigger!r} has no micro-batches, so there is no decision to deliver by",
             hint='use an interval such as "1 second", "available-now", or None for as fast as possible',
         )
-    if not first[:1].isdigit():
+    if not _INTERVAL.fullmatch(trigger.strip().lower()):
         raise ConfigurationError(
-            f"the trigger {trigger!r} is unknown", hint='use "10 seconds", "available-now", or None'
+            f"the trigger {trigger!r} is no interval that Spark knows",
+            hint='use "10 seconds" (or milliseconds, minutes, hours, days), "available-now", or None',
         )
     return {"processingTime": trigger}

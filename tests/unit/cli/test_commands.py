@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from onceward import __version__ as onceward_version
 from onceward.testing import Harness
 
 
@@ -211,3 +212,8 @@ def test_transactions_are_listed_and_only_what_is_decided_is_committed_by_hand(
     assert json.loads(done.stdout) == {"transaction": name, "settled": 1}
     assert visible() == 8
     assert "nothing waits" in onceward("transactions", "list", job_file).stdout
+
+
+def test_the_command_tells_its_version_and_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "onceward", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["onceward", onceward_version]
