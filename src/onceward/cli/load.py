@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 
 from pyspark import cloudpickle
 
-from onceward.errors import ConfigurationError
+from onceward.errors import ConfigurationError, OncewardError
 from onceward.job import Job
 from onceward.spark.held import starting_nothing
 
@@ -39,9 +40,24 @@ def _execute(path: Path) -> dict[str, object]:
     sys.path.insert(0, str(path.resolve().parent))
     # Executors cannot import the user's file by this name: what it defines travels by value.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    with starting_nothing(path):
-        spec.loader.exec_module(module)
+    try:
+        with starting_nothing(path):
+            spec.loader.exec_module(module)
+    except OncewardError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"{path} cannot be loaded: {_last_line(error, path)}{type(error).__name__}: {error}",
+            hint="mend the file; `python FILE` shows where it fails. Modules that it needs must be installed in this "
+            "environment, or lie beside it",
+        ) from error
     return vars(module)
+
+
+def _last_line(error: Exception, path: Path) -> str:
+    """Where in the user's own file it happened, if that is known."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    return f"line {lines[-1]}: " if lines else ""
 
 
 def _found(jobs: dict[str, Job]) -> str:

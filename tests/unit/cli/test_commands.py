@@ -165,6 +165,23 @@ def test_a_file_without_a_job_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import no_such_module", "line 2: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("job = Job(", "SyntaxError"),
+        ("job = Jb()", "line 2: NameError"),
+    ],
+    ids=["module", "syntax", "name"],
+)
+def test_a_file_that_cannot_be_loaded_is_a_mistake_that_no_restart_mends(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "broken.py").write_text(f"x = 1\n{line}\n")
+    done = onceward("run", tmp_path / "broken.py")
+    assert done.returncode == 2, done.stderr
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "start"),
     [
         (("run",), "job.run(None)"),
