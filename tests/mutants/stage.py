@@ -49,8 +49,8 @@ RULES = (
         name="segment-is-verified",
         rule="A segment is read only after its length and checksum were found to be those of the manifest.",
         file="wal/segment.py",
-        old="    _verify(storage, path, handle)\n",
-        new="",
+        old="    whole = _verified(storage, path, handle)\n",
+        new="    whole = None\n",
         tests=("tests/protocol/test_scenarios_crash_and_order.py",),
     ),
     Mutant(

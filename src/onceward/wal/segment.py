@@ -83,10 +83,17 @@ class SegmentWriter:
 
 
 def read_segment(storage: Storage, handle: Handle) -> Iterator[pa.RecordBatch]:
-    """The batches of a segment, after its length and checksum were found to be those of the handle."""
+    """The batches of a segment, after its length and checksum were found to be those of the handle.
+
+    A small one is read once, and decoded in this thread: handing it to Arrow's threads takes longer than the work.
+    """
     path = _checked_path(handle)
-    _verify(storage, path, handle)
-    with storage.open(path) as file, pa.ipc.open_stream(file) as reader:
+    whole = _verified(storage, path, handle)
+    options = pa.ipc.IpcReadOptions(use_threads=whole is None)
+    with (
+        storage.open(path) if whole is None else pa.BufferReader(whole) as file,
+        pa.ipc.open_stream(file, options=options) as reader,
+    ):
         version = (reader.schema.metadata or {}).get(_VERSION_KEY, b"")
         if version != str(VERSION).encode():
             raise DamagedFile(f"{path} has segment version {version.decode()!r}", hint="upgrade onceward")
@@ -107,7 +114,8 @@ def _checked_path(handle: Handle) -> str:
     return path
 
 
-def _verify(storage: Storage, path: str, handle: Handle) -> None:
+def _verified(storage: Storage, path: str, handle: Handle) -> bytes | None:
+    """Refuse a segment that is not the handle's; what is in it, if it is small."""
     try:
         file = storage.open(path)
     except FileNotFoundError:
@@ -115,9 +123,10 @@ def _verify(storage: Storage, path: str, handle: Handle) -> None:
             f"segment {path} is missing, though its epoch is decided and not published",
             hint="restore it from a backup of the checkpoint, or run `onceward rewind` to compute the epoch again",
         ) from None
-    sha256, length = hashlib.sha256(), 0
+    sha256, length, first = hashlib.sha256(), 0, b""
     with file:
         while chunk := file.read(_CHUNK):
+            first = first or chunk
             sha256.update(chunk)
             length += len(chunk)
     if (length, sha256.hexdigest()) != (handle.get("bytes"), handle.get("sha256")):
@@ -125,3 +134,4 @@ def _verify(storage: Storage, path: str, handle: Handle) -> None:
             f"segment {path} is not what was staged (torn or flipped)",
             hint="restore it from a backup of the checkpoint, or run `onceward rewind` to compute the epoch again",
         )
+    return first if len(first) == length else None
