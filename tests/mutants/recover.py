@@ -406,4 +406,12 @@ RULES = (
         new="    if False and any",
         tests=("tests/protocol/test_power_loss.py",),
     ),
+    Mutant(
+        name="a-committer-remembers-the-decision",
+        rule="An epoch whose slots a committer knows was decided, also where Spark's entry is gone.",
+        file="recovery/survey.py",
+        old="            receipts += _remembered(ground, found)\n",
+        new="            pass\n",
+        tests=("tests/protocol/test_two_classic_holes.py",),
+    ),
 )

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from casts import fake
 
-from onceward.contracts import AnySink
+from onceward.contracts import AnySink, Guarantee
 from onceward.testing import (
     Audit,
+    Conduct,
     Crash,
     Crashed,
     DiesAt,
     FakeSlotwiseSink,
     FakeTransactionalSink,
+    FakeTwoPhaseSink,
     FakeWriteAheadSink,
     Faults,
     Harness,
@@ -54,6 +56,22 @@ def test_the_committer_spares_the_slots_that_it_knows() -> None:
     without = after_a_crash(without_committer, DiesAt("sink plain send_values", after=True))
     assert with_committer.exactly_once
     assert without.duplicate
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE])
+@pytest.mark.parametrize("others", [(), (FakeTwoPhaseSink,)], ids=["alone", "beside another"])
+def test_s06_a_forgotten_decision_is_remembered_by_the_committer(
+    guarantee: Guarantee, others: tuple[Callable[..., AnySink], ...]
+) -> None:
+    """Computed again the epoch would have two slots, and the committer knows two of the three that there were."""
+    plain = fake(FakeWriteAheadSink)
+    harness = Harness(*map(fake, others), plain, source=Source(ends=(9,)), guarantee=guarantee)
+    harness.life(DiesAt("committer told 0.1", after=True), Conduct(partitions=lambda epoch: 3))
+    harness.logs.forget_commit(0)
+    harness.drain(conduct=Conduct(partitions=lambda epoch: 2))
+    found = harness.audits()[plain.sink.name]
+    assert found.missing == ()
+    assert found.exactly_once
 
 
 class CrashesInside(FakeTransactionalSink):

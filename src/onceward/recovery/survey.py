@@ -6,10 +6,10 @@ the survey look older than it is, and every step of the plan checks again before
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from onceward.contracts import Receipt
+from onceward.contracts import Receipt, WriteAheadSink
 from onceward.epoch import Ground, Orphan, orphans
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import Fingerprint, Generation, SinkName
@@ -69,7 +69,10 @@ def take_survey(ground: Ground, *, known_generations: frozenset[Generation], is_
     barrier = ground.decisions.barrier(watermark)
     newest = max([decided, planned, *register])
     epochs = {epoch: _epoch(ground, epoch, register) for epoch in range(min(watermark, decided) + 1, newest + 1)}
-    receipts = tuple(receipt for sink in ground.sinks for receipt in sink.receipts(ground.job))
+    receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
+    for found in epochs.values():
+        if found.epoch > decided:
+            receipts += _remembered(ground, found)
     return Survey(
         decided=decided,
         planned=planned,
@@ -77,7 +80,7 @@ def take_survey(ground: Ground, *, known_generations: frozenset[Generation], is_
         watermark_fingerprint=marker.fingerprint if marker else None,
         watermark_barrier=barrier.fingerprint if barrier else None,
         epochs=epochs,
-        receipts=receipts,
+        receipts=tuple(receipts),
         orphans=tuple(orphans(ground)),
         sinks=frozenset(sink.name for sink in ground.sinks),
         generation=ground.job.generation,
@@ -96,6 +99,21 @@ def _marker(ground: Ground, watermark: int) -> tuple[Marker | None, str | None]:
         raise
     except DamagedFile as error:
         return None, error.message
+
+
+def _remembered(ground: Ground, found: EpochSurvey) -> Iterator[Receipt]:
+    """What committers know of an epoch that is not decided. They are told of a slot only after its decision: it was
+    made, and then forgotten. Computed again, the epoch might be cut into other slots, and those they know be left out.
+    """
+    if (manifest := found.manifest) is None or manifest.straight:
+        return
+    job, committers = manifest.job, {s.name: s.committer for s in ground.sinks if isinstance(s, WriteAheadSink)}
+    for name, entry in manifest.sinks.items():
+        if (committer := committers.get(name)) is not None:
+            committer.open(job, name)
+            for slot in entry.slots:
+                if committer.is_checkpoint_committed(slot.slot, found.epoch):
+                    yield Receipt(job.name, job.generation, name, found.epoch, slot.slot, manifest.fingerprint)
 
 
 def _epoch(ground: Ground, epoch: int, register: Mapping[int, EpochFiles]) -> EpochSurvey:

@@ -188,10 +188,8 @@ class Simulation:
                     harness.unjudged[outlet.sink.name].update(epochs)
 
             return back
-        # A plain sink is not left alone: without receipts nothing tells of a decision that is forgotten by hand.
-        others = [n for n in (0, 1) if len(outlets) == 2 and not isinstance(outlets[1 - n].sink, WriteAheadSink)]
-        if drawn < 0.6 and others:
-            without = self.rng.choice(others)
+        if drawn < 0.6 and len(outlets) == 2:
+            without = self.rng.choice((0, 1))
             harness.outlets = tuple(outlet for n, outlet in enumerate(outlets) if n != without)
 
             def again(epochs: range) -> None:
@@ -294,11 +292,11 @@ class Simulation:
         if rng.random() < 0.3:
             self.backups = [target.backup() for target in self.targets]
         drawn = rng.random()
-        # Not where a second driver wrote over the barrier: what was settled then really is another epoch than the one
-        # the log has now, and the start is refused as it should be.
-        if drawn < 0.15 and self.logs.commits and max(self.logs.commits) not in self.logs.overwritten:
-            # A power loss forgets the last entry of the commit log; what was on its way is gone with the machine.
-            newest = max(self.logs.commits)
+        newest = max(self.logs.commits, default=-1)
+        # Not where a second driver wrote over the barrier, or a power loss took it: what was settled is then another
+        # epoch than the one the log has now, or one that it has not, and the start is refused as it should be.
+        if drawn < 0.15 and self.logs.offsets.get(newest) and newest not in self.logs.overwritten:
+            # The last entry of the commit log is deleted by hand; what was on its way is gone with the machine.
             self.logs.forget_commit(newest)
             self.window.forget(newest)
             self.late.waiting.clear()
