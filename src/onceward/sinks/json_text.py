@@ -148,8 +148,7 @@ def _nested_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_struct(kind):
         texts = _objects([field.name for field in kind], column.flatten(), end="}")
     elif pt.is_map(kind):
-        # A map is stored as a list of entries, but its own `keys` and `items` forget that it may be a slice.
-        column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        column = _entries(column, kind)
         keys, values = column.flatten().flatten()
         texts = _joined("{", _of_lists(column, _joined(_keys(keys), ":", _null_as_text(values))), "}")
     elif pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
@@ -157,6 +156,17 @@ def _nested_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
     else:
         raise TypeError(f"JSON has no form for {kind}")
     return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+def _entries(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The map as the list of entries that it is stored as.
+
+    Not by a cast: of a slice with a null type in it Arrow makes an array whose next use ends the process. A map's own
+    `keys` and `items` forget that it may be a slice, which the offsets do not.
+    """
+    entries = pa.StructArray.from_arrays([column.keys, column.items], fields=[kind.key_field, kind.item_field])
+    parts = column.buffers()[:2]
+    return pa.ListArray.from_buffers(pa.list_(entries.type), len(column), parts, -1, column.offset, [entries])
 
 
 def _null_as_text(values: pa.Array) -> pa.Array:
@@ -180,6 +190,8 @@ def _objects(names: Sequence[str], columns: Sequence[pa.Array], *, end: str) -> 
     """Each row as an object without its null fields; `end` closes it."""
     if not names:
         raise TypeError("JSON lines need at least one field")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise TypeError(f"JSON has no form for two fields {twice[0]!r}: a reader would keep one of them")
     labels = [json.dumps(name, ensure_ascii=False) + ":" for name in names]
     values = [_value_parts(column) for column in columns]
     if not any(texts.null_count for _, texts, _ in values):
