@@ -11,6 +11,10 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from onceward.contracts import TryAgain
+from onceward.errors import TargetChanged, TargetRefused
+from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.kafka.errors import UNKNOWN_TOPICS, classify, name_of
 from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.settings import Settings, driver, said
 
@@ -48,12 +52,51 @@ def take_id(producer: Producer, topic: str, timeout_s: float) -> None:
     producer.init_transactions(timeout_s)
 
 
+def take_from(transactional_id: str, settings: Settings, topic: str) -> None:
+    """Fence whoever publishes under an id that is not ours any more."""
+    client = Client(settings, f"taking the transactional id {transactional_id!r}")
+    try:
+        producer = client.make(Producer, settings.producer(transactional_id))
+        with client.watched():
+            take_id(producer, topic, settings.timeout_s)
+    except KafkaFailed as failed:
+        if failed.code != driver().KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            raise
+        raise TargetRefused(
+            f"this job has published under the transactional id {transactional_id!r}, which this user may not take: a "
+            "driver that still has it could send an epoch again",
+            hint="allow WRITE on it for one start, or put id_prefix back",
+        ) from None
+    finally:
+        client.close()
+
+
 class KafkaFailed(Exception):
     """The brokers did not do what they were asked, or nobody knows whether they did. `code` is the driver's."""
 
-    def __init__(self, message: str, code: int | None = None) -> None:
+    def __init__(self, message: str, code: int | None = None, *, topic: str | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.topic = code, topic
+
+
+class Passing(KafkaFailed, TryAgain):
+    """It is known to pass, and no row is to blame."""
+
+
+def judged(failed: KafkaFailed) -> Exception:
+    """What the error means while an epoch is being published: see `errors.TABLE`."""
+    kind = classify(failed.code)
+    # Whether the topic is gone, or a broker does not know of it yet, is seen when the next session opens.
+    is_unknown_topic = failed.code is not None and name_of(failed.code) in UNKNOWN_TOPICS
+    if kind is ErrorClass.RETRY or is_unknown_topic:
+        return Passing(str(failed), failed.code, topic=failed.topic)
+    if kind is ErrorClass.TARGET:
+        return TargetChanged(
+            f"the brokers no longer let us publish: {failed}",
+            hint="give back what was taken (docs/targets/kafka.md lists what the sink needs), then start again; what "
+            "is staged stays staged",
+        )
+    return failed
 
 
 class Client:
@@ -75,7 +118,7 @@ class Client:
             # What is made must not know us, who know it: nothing would end it before the next search for cycles.
             made = kind({**config, "error_cb": note, "logger": log})
         except driver().KafkaException as error:
-            raise self.failed(said(error)) from None
+            raise self.failed(said(error), error.args[0].code()) from None
         # A consumer's poll would take a record away.
         self._made = None if isinstance(made, driver().Consumer) else made
         return made
@@ -102,10 +145,10 @@ class Client:
             except FutureTimeout:
                 raise self.failed("no answer") from None
 
-    def failed(self, why: str, code: int | None = None) -> KafkaFailed:
+    def failed(self, why: str, code: int | None = None, *, topic: str | None = None) -> KafkaFailed:
         """An error that says what was being done."""
         if self._made is not None:
             with suppress(Exception):
                 self._made.poll(0)
         words = "".join(f"; {word}" for word in self._words if word not in why)
-        return KafkaFailed(self._settings.clean(f"{self._doing}: {why}{words}"), code)
+        return KafkaFailed(self._settings.clean(f"{self._doing}: {why}{words}"), code, topic=topic)

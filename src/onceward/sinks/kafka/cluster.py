@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,9 @@ _OF_RECEIPTS = {
 }
 PARTITION_OF_RECEIPTS = 0
 """All receipts stand in it, however many the topic has, so that adding some hides none."""
+TRANSACTIONS = "__transaction_state"
+_OF_TRANSACTIONS = ("transaction.max.timeout.ms", "transactional.id.expiration.ms")
+_OF_KEEPING = ("min.insync.replicas", "unclean.leader.election.enable")
 _RECEIPTS_AT_ONCE = 1000
 _BETWEEN_LOOKS_S = 0.1
 
@@ -39,6 +43,11 @@ def _coming_up() -> tuple[int, ...]:
         errors.NOT_LEADER_FOR_PARTITION,
         errors._NOENT,
     )
+
+
+def _not_there() -> tuple[int, ...]:
+    errors = driver().KafkaError
+    return (errors.UNKNOWN_TOPIC_OR_PART, errors.TOPIC_EXCEPTION, errors._UNKNOWN_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +80,13 @@ class Cluster:
         kafka = driver()
         names = list(dict.fromkeys(names))
         found: dict[str, Described] = {}
+        if not names:
+            return found
+        # Both are asked before either is waited for: together they take as long as one.
         asked = self._admin.describe_topics(
             kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=self._settings.timeout_s
         )
+        asked_configs = self._ask_for_configs(names)
         described = {}
         for name, future in asked.items():
             try:
@@ -83,37 +96,50 @@ class Cluster:
                     raise KafkaFailed(
                         f"{failed} (nothing, not even WRITE, is allowed on {name!r})", failed.code
                     ) from None
-                if failed.code not in (
-                    kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
-                    kafka.KafkaError.TOPIC_EXCEPTION,
-                    kafka.KafkaError._UNKNOWN_TOPIC,
-                ):
+                if failed.code not in _not_there():
                     raise
-        configs = self._configs(described)
         for name, one in described.items():
-            config = configs[name]
+            config = self._config(asked_configs[name])
+            if config is None:
+                # It came to be, or went, between the two answers.
+                continue
             topic = Topic.described(name, len(one.partitions), config, is_internal=bool(one.is_internal))
             may = frozenset(operation.name for operation in one.authorized_operations or ())
             found[name] = Described(topic, str(one.topic_id), len(one.partitions[0].replicas), config, may)
         return found
 
-    def _configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Their settings; none where we may not see them."""
+    def _ask_for_configs(self, names: Iterable[str]) -> dict[str, Future[Any]]:
         admin = admin_driver()
         wanted = {name: admin.ConfigResource(admin.RESOURCE_TOPIC, name) for name in names}
-        if not wanted:
-            return {}
         asked = self._admin.describe_configs(list(wanted.values()), request_timeout=self._settings.timeout_s)
-        configs = {}
-        for name, resource in wanted.items():
-            try:
-                entries = self._client.wait(asked[resource])
-                configs[name] = {key: str(entry.value) for key, entry in entries.items()}
-            except KafkaFailed as failed:
-                if failed.code != driver().KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise
-                configs[name] = {}
-        return configs
+        return {name: asked[resource] for name, resource in wanted.items()}
+
+    def _config(self, asked: Future[Any]) -> dict[str, str] | None:
+        """The settings of a topic; none where we may not see them, None where there is no such topic."""
+        try:
+            return {key: str(entry.value) for key, entry in self._client.wait(asked).items()}
+        except KafkaFailed as failed:
+            if failed.code == driver().KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return {}
+            if failed.code in _not_there():
+                return None
+            raise
+
+    def of_transactions(self) -> dict[str, str]:
+        """How the brokers keep transactions, as far as we may see it."""
+        kafka, admin = driver(), admin_driver()
+        told: dict[str, str] = {}
+        with suppress(KafkaFailed, kafka.KafkaException):
+            controller = self._admin.list_topics(TRANSACTIONS, timeout=self._settings.timeout_s).controller_id
+            broker = admin.ConfigResource(admin.RESOURCE_BROKER, str(controller))
+            asked = self._admin.describe_configs([broker], request_timeout=self._settings.timeout_s)
+            entries = self._client.wait(asked[broker])
+            told = {f"brokers: {name}": str(entries[name].value) for name in _OF_TRANSACTIONS if name in entries}
+        with suppress(KafkaFailed):
+            for described in self.describe([TRANSACTIONS]).values():
+                kept = {name: described.config[name] for name in _OF_KEEPING if name in described.config}
+                told |= {f"topic {TRANSACTIONS}: {name}": value for name, value in kept.items()}
+        return told
 
     def create(self, name: str, *, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
         """Make a topic, unless somebody else just made it."""

@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from onceward.sinks.kafka.columns import Columns
 
 Header = tuple[str | None, bytes | None]
+_HEADERS_OF_BYTES = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Some rows of a slot. `topics` is one text for all of them, or a column; keys and values are bytes."""
+    """Some rows of a slot. `topics` is one text for all of them, or a column; keys and values are bytes.
+
+    `garbled` are those whose JSON no reader could decode, where there are any: a text may have come to be from bytes.
+    """
 
     topics: str | pa.Array
     keys: pa.Array | None
     values: pa.Array
     partitions: pa.Array | None = None
     timestamps: pa.Array | None = None
-    headers: list[list[Header] | None] | None = None
+    headers: list[list[Header | None] | None] | None = None
+    garbled: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -64,13 +69,15 @@ class Records:
 def records_of(batch: pa.RecordBatch, columns: Columns) -> Records:
     """The batch's rows as records."""
     column = batch.column
+    keys, values = _key(batch, columns.key), _value(batch, columns)
     return Records(
-        topics=columns.topic if columns.topic is not None else _text(column(str(columns.topic_column))),
-        keys=_key(batch, columns.key),
-        values=_value(batch, columns),
-        partitions=None if columns.partition is None else _filled(column(columns.partition), -1),
+        topics=columns.topic if columns.topic is not None else _names(column(str(columns.topic_column))),
+        keys=None if keys is None else keys.cast(pa.binary()),
+        values=values.cast(pa.binary()),
+        partitions=None if columns.partition is None else column(columns.partition).cast(pa.int64()),
         timestamps=None if columns.timestamp is None else _milliseconds(column(columns.timestamp)),
         headers=None if columns.headers is None else _headers(column(columns.headers)),
+        garbled=_garbled([*([keys] if len(columns.key) > 1 else []), *([values] if columns.format == "json" else [])]),
     )
 
 
@@ -88,15 +95,14 @@ def refused_type(kind: pa.DataType) -> str | None:
 def _key(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array | None:
     if not names:
         return None
-    text = as_text(batch.column(names[0])) if len(names) == 1 else _object(batch, names)
-    return text.cast(pa.binary())
+    return as_text(batch.column(names[0])) if len(names) == 1 else _object(batch, names)
 
 
 def _value(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
     if columns.value_is_object:
-        return _object(batch, columns.value).cast(pa.binary())
+        return _object(batch, columns.value)
     column = batch.column(columns.value[0])
-    return (json_values(column) if columns.format == "json" else as_text(column)).cast(pa.binary())
+    return json_values(column) if columns.format == "json" else as_text(column)
 
 
 def _object(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
@@ -120,25 +126,58 @@ def as_text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _text(column: pa.Array) -> pa.Array:
-    return as_text(column).cast(pa.string())
+def _names(column: pa.Array) -> pa.Array:
+    """Topics as text. What is none gets a letter that no topic's name has."""
+    names = as_text(column).cast(pa.string())
+    if _is_text(names):
+        return names
+    return pa.array([_decoded(one, "replace") for one in names.cast(pa.binary()).to_pylist()], pa.string())
 
 
-def _filled(column: pa.Array, instead: int) -> pa.Array:
-    return pc.fill_null(column.cast(pa.int64()), instead)
+def _garbled(texts: list[pa.Array]) -> pa.Array | None:
+    """Which rows have a text that is not UTF-8; None where all are fine."""
+    wrong = [column for column in texts if not _is_text(column)]
+    if not wrong:
+        return None
+    rows = zip(*(column.cast(pa.binary()).to_pylist() for column in wrong), strict=True)
+    return pa.array([any(_decoded(one, "replace") != _decoded(one, "ignore") for one in row) for row in rows])
+
+
+def _is_text(column: pa.Array) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _decoded(text: bytes | None, errors: str) -> str | None:
+    return None if text is None else text.decode(errors=errors)
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
     if pt.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        # A part of a millisecond is left out; what has too many of them is an error.
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=column.type.unit == "s")
     return column.cast(pa.int64())
 
 
-def _headers(column: pa.Array) -> list[list[Header] | None]:
+def _headers(column: pa.Array) -> list[list[Header | None] | None]:
+    try:
+        rows = column.to_pylist()
+    except UnicodeDecodeError:
+        rows = column.cast(_HEADERS_OF_BYTES).to_pylist()
     return [
-        None if row is None else [(one["key"], _as_bytes(one["value"])) for one in row if one is not None]
-        for row in column.to_pylist()
+        None
+        if row is None
+        else [None if one is None else (_header_name(one["key"]), _as_bytes(one["value"])) for one in row]
+        for row in rows
     ]
+
+
+def _header_name(name: str | bytes | None) -> str | None:
+    """What is not UTF-8 stays recognisable."""
+    return name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
 
 
 def _as_bytes(value: str | bytes | None) -> bytes | None:

@@ -5,8 +5,12 @@ The key of a receipt is `["ow1", job, sink, generation, epoch, slot]` in JSON, i
 that have a receipt are never sent again, so no two transactions of an epoch share that slot, and compaction, which
 keeps the last record of each key, keeps them all. The key `["ow1", job, sink, generation, "settled"]` is the watermark.
 
-Reading does not depend on the order: receipts are never taken back, and the highest watermark counts. A receipt that is
-settled is removed by a record without a value, which only makes room: what is below the watermark is not asked for.
+The key `["ow1-id", job, sink, generation, id]` announces a transactional id before the first publish under it, and is
+removed when another driver has taken that id from its owner.
+
+Reading does not depend on the order of different keys: receipts are never taken back, and the highest watermark
+counts. A receipt that is settled is removed by a record without a value, which only makes room: what is below the
+watermark is not asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from onceward.errors import DamagedFile
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, SinkName
 
 _VERSION = "ow1"
+# Releases that know no such records pass over them.
+_OF_IDS = "ow1-id"
 _SETTLED = "settled"
 
 Record = tuple[bytes, bytes | None]
@@ -36,11 +42,15 @@ class Ledger:
     _slots: dict[tuple[Generation, int], dict[int, Fingerprint]] = field(default_factory=dict)
     _keys: dict[tuple[Generation, int], set[int]] = field(default_factory=dict)
     _settled: dict[Generation, int] = field(default_factory=dict)
+    _ids: set[tuple[Generation, str]] = field(default_factory=set)
 
     def add(self, key: bytes, value: bytes | None) -> None:
         """Take in one record of the topic; those of others are passed over."""
         # They may be many, and need not be understood for that.
-        found = _parsed(key) if key.startswith(self._begins) else None
+        if key.startswith(_begins(_OF_IDS, self.job, self.sink)):
+            self._add_id(key, value)
+            return
+        found = _parsed(key) if key.startswith(_begins(_VERSION, self.job, self.sink)) else None
         if found is None or found[:3] != [_VERSION, self.job, self.sink]:
             return
         generation, rest = Generation(found[3]), found[4:]
@@ -59,9 +69,15 @@ class Ledger:
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(key) from error
 
-    @property
-    def _begins(self) -> bytes:
-        return _dumped([_VERSION, self.job, self.sink])[:-1] + b","
+    def _add_id(self, key: bytes, value: bytes | None) -> None:
+        found = _parsed(key)
+        if found is not None and len(found) == 5:
+            one = (Generation(found[3]), str(found[4]))
+            (self._ids.discard if value is None else self._ids.add)(one)
+
+    def ids(self, generation: Generation) -> frozenset[str]:
+        """The transactional ids under which somebody may publish for this generation."""
+        return frozenset(one for found, one in self._ids if found == generation)
 
     def slots(self, generation: Generation, epoch: int) -> dict[int, Fingerprint]:
         """The slots of an epoch that have their receipt."""
@@ -106,6 +122,14 @@ class Ledger:
         ]
         return [(self._key(generation, _SETTLED), _dumped({"settled": below - 1})), *gone]
 
+    def announcement(self, generation: Generation, transactional_id: str) -> Record:
+        """Tells whoever comes later that this id must be taken before anything is published under another."""
+        return _dumped([_OF_IDS, self.job, self.sink, generation, transactional_id]), _dumped({})
+
+    def withdrawal(self, generation: Generation, transactional_id: str) -> Record:
+        """The id was taken from whoever had it; who takes it again has to announce it again."""
+        return self.announcement(generation, transactional_id)[0], None
+
     def drop_settled(self, job: JobIdentity, below: int) -> None:
         """Forget what `watermark` has removed."""
         newest = max((epoch for found, epoch in self._slots if found == job.generation), default=-1)
@@ -116,6 +140,10 @@ class Ledger:
 
     def _key(self, generation: Generation, *rest: int | str) -> bytes:
         return _dumped([_VERSION, self.job, self.sink, generation, *rest])
+
+
+def _begins(*parts: str) -> bytes:
+    return _dumped(parts)[:-1] + b","
 
 
 def _dumped(value: object) -> bytes:

@@ -32,6 +32,7 @@ def check(
     *,
     topic: str | None,
     has_key: bool,
+    has_times: bool,
     partitions: int | None,
     receipts_topic: str,
     sink: SinkName,
@@ -54,6 +55,13 @@ def check(
     _refuse_unless_kept(found.get(receipts_topic), receipts_topic)
     if not has_key and topic is not None and found[topic].topic.wants_keys:
         raise TargetRefused(f"topic {topic!r} is compacted, and takes no record without a key", hint="say key='column'")
+    if has_times and topic is not None and found[topic].topic.own_times:
+        raise TargetRefused(
+            f"topic {topic!r} has message.timestamp.type=LogAppendTime: the brokers put their time in the place of the "
+            "rows'",
+            hint=f"leave timestamp out, or kafka-configs --alter --topic {topic} "
+            "--add-config message.timestamp.type=CreateTime",
+        )
     _refuse_unless_transactional(settings, sink, receipts_topic)
 
 

@@ -178,7 +178,7 @@ class Producer:
         parts = np.zeros((len(records), 7), PART)
         parts["kind"] = (TOPIC, PARTITION, VALUE, KEY, TIMESTAMP, FLAGS, HEADERS)
         parts["pointer"][:, 0] = topic
-        parts["int32"][:, 1] = ANY_PARTITION if records.partitions is None else _numbers(records.partitions)
+        parts["int32"][:, 1] = _partitions(records.partitions)
         parts["pointer"][:, 2], parts["length"][:, 2] = _places(records.values)
         if records.keys is not None:
             parts["pointer"][:, 3], parts["length"][:, 3] = _places(records.keys)
@@ -205,13 +205,14 @@ class Producer:
                 raise
             error = self._lib.rd_kafka_produceva(self._alive(), parts, count)
 
-    def _headers(self, headers: list[Header] | None) -> int | None:
+    def _headers(self, headers: list[Header | None] | None) -> int | None:
         """Headers as the library wants them; they are its own once the record is taken."""
         if not headers:
             return None
         listed: int = self._lib.rd_kafka_headers_new(len(headers))
-        for name, value in headers:
-            self._lib.rd_kafka_header_add(listed, (name or "").encode(), -1, value, len(value or b""))
+        for name, value in (header or (None, None) for header in headers):
+            encoded = (name or "").encode()
+            self._lib.rd_kafka_header_add(listed, encoded, len(encoded), value, len(value or b""))
         return listed
 
     def _topic(self, name: str) -> int:
@@ -358,7 +359,7 @@ def _by_partition(messages: Any, partitions: pa.Array | None) -> Iterator[tuple[
     if partitions is None:
         yield ANY_PARTITION, messages
         return
-    numbers = _numbers(partitions)
+    numbers = _partitions(partitions)
     if (numbers != ANY_PARTITION).all():
         for number in np.unique(numbers):
             yield int(number), messages[numbers == number]
@@ -366,6 +367,11 @@ def _by_partition(messages: Any, partitions: pa.Array | None) -> Iterator[tuple[
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
     for first, last in pairwise(bounds):
         yield int(numbers[first]), messages[first:last]
+
+
+def _partitions(column: pa.Array | None) -> Any:
+    """Null leaves it to the key."""
+    return ANY_PARTITION if column is None else _numbers(pc.fill_null(column, ANY_PARTITION))
 
 
 def _numbers(column: pa.Array) -> Any:

@@ -7,6 +7,7 @@ What keeps two of them apart, in every interleaving:
   not found then will never come to be, unless a third one takes the id, and then every commit of ours fails.
 - *Publishing* trusts what it read and what it has committed since: nobody else can have added a receipt of this job,
   generation and sink without taking the id.
+- *Under another id*, because `id_prefix` was changed, nobody can publish unseen: see `announce`.
 - *Any failure* ends the session. Whether the transaction is in (a commit whose answer was lost, a time-out of the
   broker's, a fencing) is not guessed: the next session takes the id anew and reads.
 """
@@ -15,47 +16,31 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from onceward.contracts import Receipt, RejectedRow, SlotValues
+from onceward.contracts import Receipt, SlotValues, TryAgain
 from onceward.errors import CheckpointRolledBack, RowsRejected
 from onceward.identity import Fingerprint, JobIdentity, SinkName
-from onceward.sinks.kafka.client import Client, KafkaFailed, take_id
+from onceward.sinks.kafka.client import Client, KafkaFailed, take_from, take_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.encode import Records, records_of
-from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES, Topic, misfits
-from onceward.sinks.kafka.ledger import Record
+from onceward.sinks.kafka.facts import Relied
+from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES, misfits
+from onceward.sinks.kafka.ledger import Ledger, Record
 from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.settings import Settings, driver
+from onceward.sinks.kafka.topics import Topics
 
 _ABORT_WITHIN_S = 5.0
 _ROWS_AT_ONCE = 10_000
 _FLUSH_S = 1.0
 
 
-class Topics:
-    """What is known of the topics that rows go to; asked for when a new one turns up."""
-
-    def __init__(self, cluster: Cluster, known: Iterable[Topic], receipts_topic: str) -> None:
-        self._cluster = cluster
-        self._known: dict[str, Topic | None] = {topic.name: topic for topic in known if topic.name != receipts_topic}
-        self._receipts_topic = receipts_topic
-
-    def get(self, name: str) -> Topic | None:
-        """The topic, or None when there is none; one that was missing is asked for again."""
-        if name == self._receipts_topic:
-            return Topic(name, 1, closed=f"topic {name!r} is that of the receipts")
-        if self._known.get(name) is None:
-            described = self._cluster.describe([name]).get(name)
-            self._known[name] = None if described is None else described.topic
-        return self._known[name]
-
-
-class SmallerBatches(Exception):
+class SmallerBatches(TryAgain):
     """A topic takes less than the batches of this session; the next one is to make them no larger than `size`."""
 
     def __init__(self, size: int) -> None:
@@ -73,35 +58,77 @@ class Session:
         sink: SinkName,
         *,
         choice: Choice,
-        receipts_topic: str,
+        relied: Relied,
         batch_bytes: int,
     ) -> None:
         self.job = job
-        self._settings, self._receipts_topic, self._choice = settings, receipts_topic, choice
+        self._sink, self._choice = sink, choice
+        self._settings, self._receipts_topic = settings, relied.receipts_topic
+        self._id = settings.transactional_id(job, sink)
         self._client = Client(settings, "publishing")
         self._cluster = Cluster(settings)
         self._producer: Any = None
-        self._is_committing = False
+        self._is_committing = self._is_announced = False
         try:
-            self._topics = Topics(self._cluster, self._find_topics(), receipts_topic)
+            self._topics = Topics(self._cluster, relied, always=choice.topic)
+            self._topics.look()
+            self._is_fresh = True
             self._batch_bytes = min(batch_bytes, self._largest_batch())
-            config = settings.producer(settings.transactional_id(job, sink), batch_bytes=self._batch_bytes)
-            self._producer = self._client.make(Producer, config)
+            self._producer = self._client.make(Producer, settings.producer(self._id, batch_bytes=self._batch_bytes))
             with self._client.watched():
-                take_id(self._producer, receipts_topic, settings.timeout_s)
-            patience_s = settings.transaction_timeout_s + settings.timeout_s
-            self.ledger = self._cluster.read_ledger(receipts_topic, job.name, sink, patience_s=patience_s)
+                take_id(self._producer, self._receipts_topic, settings.timeout_s)
+            self.ledger = self._read_ledger()
+            self._fence_others()
         except BaseException:
             self.close()
             raise
 
-    def _find_topics(self) -> list[Topic]:
-        """The topic of all rows, if there is one, and that of the receipts, which is made if it is missing."""
-        names = [name for name in (self._choice.topic, self._receipts_topic) if name is not None]
-        found = self._cluster.describe(names)
-        if self._receipts_topic not in found:
-            self._cluster.create_for_receipts(self._receipts_topic, found.get(self._choice.topic or ""))
-        return [described.topic for described in found.values()]
+    def _read_ledger(self) -> Ledger:
+        patience_s = self._settings.transaction_timeout_s + self._settings.timeout_s
+        return self._cluster.read_ledger(self._receipts_topic, self.job.name, self._sink, patience_s=patience_s)
+
+    # --- who may publish --------------------------------------------------------------------------
+
+    def begin_epoch(self) -> None:
+        """Look at the topics again, unless the session was opened for this epoch."""
+        if not self._is_fresh:
+            self._topics.look()
+        self._is_fresh = False
+
+    def announce(self) -> None:
+        """Nothing is published under an id that a later driver would not find, and under no other id from here on.
+
+        Of two that announce, the second finds the first, takes its id, and reads what it has committed. One that takes
+        its own id back after that finds the second. An announcement is withdrawn only by one that has taken that id
+        since its own announcement, in a transaction of its own: whoever takes the id back fences it first and reads
+        then, and so sees that it has to announce itself again.
+        """
+        if self._is_announced:
+            return
+        generation = self.job.generation
+        while self._id not in self.ledger.ids(generation):
+            self._write([self.ledger.announcement(generation, self._id)])
+            self.ledger = self._read_ledger()
+            self._fence_others()
+        if others := self.ledger.ids(generation) - {self._id}:
+            self._write([self.ledger.withdrawal(generation, other) for other in sorted(others)])
+        self._is_announced = True
+
+    def _fence_others(self) -> None:
+        """Take every other id under which somebody may publish the same epochs: `id_prefix` may have been changed."""
+        taken: set[str] = set()
+        while others := self.ledger.ids(self.job.generation) - {self._id} - taken:
+            for other in sorted(others):
+                take_from(other, self._settings, self._receipts_topic)
+            taken |= others
+            self.ledger = self._read_ledger()
+
+    def _write(self, records: Sequence[Record]) -> None:
+        """Into the topic of the receipts, together."""
+        with self._transaction():
+            self._send_receipts(records)
+        for record in records:
+            self.ledger.add(*record)
 
     def _largest_batch(self) -> int:
         """The client makes batches without regard to what the topic takes; one that is too large fails as a whole."""
@@ -126,14 +153,23 @@ class Session:
             waiting.append(slot)
         return waiting
 
-    def find_rejected(self, slots: Sequence[SlotValues]) -> list[RejectedRow]:
-        """Nothing is sent for it."""
-        found: dict[tuple[int, int], str] = {}
-        for slot in slots:
-            for first, records in self._records(slot):
-                for row, why in misfits(records, self._topics.get):
-                    found.setdefault((slot.slot, first + row), why)
-        return [RejectedRow(slot, row, why) for (slot, row), why in sorted(found.items())]
+    def misfits(self, slot: SlotValues) -> Iterator[tuple[int, str]]:
+        """The rows of a slot that their topics will not take, and why. Nothing is sent for it."""
+        for first, records in self._records(slot):
+            self._topics.know(records.names())
+            for row, why in misfits(records, self._topics.get):
+                yield first + row, why
+
+    def try_out(self, slot: SlotValues) -> None:
+        """Send the rows as if they were to be published, then abort: no `read_committed` reader sees them."""
+        with self._client.watched():
+            self._producer.begin_transaction()
+        with self._aborted_on_failure():
+            for _, records in self._records(slot):
+                self._produce(records)
+            self._flush()
+        with self._client.watched():
+            self._producer.abort_transaction(self._settings.timeout_s)
 
     # --- one transaction --------------------------------------------------------------------------
 
@@ -159,19 +195,25 @@ class Session:
         records = self.ledger.watermark(self.job.generation, below)
         if not records:
             return
-        with self._transaction():
-            self._send_receipts(records)
-        for record in records:
-            self.ledger.add(*record)
+        self._write(records)
         self.ledger.drop_settled(self.job, below)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._client.watched():
             self._producer.begin_transaction()
-        try:
+        with self._aborted_on_failure():
             yield
             self._flush()
+        self._is_committing = True
+        with self._client.watched():
+            self._producer.commit_transaction(self._settings.timeout_s)
+        self._is_committing = False
+
+    @contextlib.contextmanager
+    def _aborted_on_failure(self) -> Iterator[None]:
+        try:
+            yield
         except Exception:
             # So that readers of the topics need not wait for the time-out. Where it fails, they have to.
             # What is on its way is waited for: brokers without KIP-890 take a record that comes behind the abort for
@@ -180,10 +222,6 @@ class Session:
                 self._producer.purge()
                 self._producer.abort_transaction(_ABORT_WITHIN_S)
             raise
-        self._is_committing = True
-        with self._client.watched():
-            self._producer.commit_transaction(self._settings.timeout_s)
-        self._is_committing = False
 
     def _flush(self) -> None:
         """Every record is at the brokers, or has failed. Slow brokers get time, those that take nothing do not."""
@@ -210,14 +248,16 @@ class Session:
             f"({self._settings.transaction_timeout_s:g} s): "
             + ("the receipts will tell whether it is in" if self._is_committing else "nothing of it is visible"),
             failed.code,
+            topic=failed.topic,
         )
 
     # --- records ----------------------------------------------------------------------------------
 
     def _send(self, slot: SlotValues) -> None:
         for first, records in self._records(slot):
+            self._topics.know(records.names())
             for row, why in misfits(records, self._topics.get):
-                raise _rejected(slot, first + row, why)
+                raise rejected(slot.slot, first + row, why)
             self._refuse_smaller_topics(records)
             self._produce(records)
 
@@ -256,7 +296,7 @@ class Session:
             code, why, topic = min(
                 undelivered, key=lambda one: (one[0] in _thrown_away(), one[2] == self._receipts_topic)
             )
-            raise self._client.failed(f"a record for topic {topic!r} was not taken: {why}", code)
+            raise self._client.failed(f"a record for topic {topic!r} was not taken: {why}", code, topic=topic)
 
 
 def _thrown_away() -> tuple[int, ...]:
@@ -274,9 +314,10 @@ def refuse_another(found: Fingerprint | None, receipt: Receipt) -> None:
         )
 
 
-def _rejected(slot: SlotValues, row: int, why: str) -> RowsRejected:
+def rejected(slot: int, row: int, why: str) -> RowsRejected:
+    """One row is enough to stop; `find_rejected` names them all."""
     return RowsRejected(
-        f"row {row} of slot {slot.slot} cannot be sent: {why}",
+        f"row {row} of slot {slot} cannot be sent: {why}",
         hint="mend the topic, or see the rows with `onceward poison show FILE` and take them out with "
         "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
     )

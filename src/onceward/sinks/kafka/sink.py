@@ -6,26 +6,32 @@ the driver, after the decision. No transaction stays open across epochs, so none
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 
 from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
 from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka import preflight
+from onceward.sinks.kafka.client import KafkaFailed, Passing, judged
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
-from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES
-from onceward.sinks.kafka.session import Session, SmallerBatches
+from onceward.sinks.kafka.errors import classify
+from onceward.sinks.kafka.facts import Relied, receipts_do_not_fit
+from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES, is_name
+from onceward.sinks.kafka.search import search
+from onceward.sinks.kafka.session import Session, SmallerBatches, rejected
 from onceward.sinks.kafka.settings import Setting, Settings, driver
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_ONE_RECORD_EACH = 1
+_LESS = 4
 
 
 class KafkaSink(TransactionalWriteAheadSink):
@@ -85,6 +91,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         self._alone = threading.RLock()
         self._session: Session | None = None
         self._batch_bytes = DEFAULT_MAX_BYTES
+        self._relied = self._nothing_relied_on()
 
     def __getstate__(self) -> dict[str, Any]:
         """The configuration; what is open stays here."""
@@ -110,9 +117,22 @@ class KafkaSink(TransactionalWriteAheadSink):
                 topic=self.choice.topic,
                 has_key=bool(columns.key),
                 partitions=self.create_partitions,
+                has_times=columns.timestamp is not None,
                 receipts_topic=self.receipts_topic,
                 sink=self.name,
             )
+            self._relied = self._nothing_relied_on()
+
+    def target_facts(self) -> Mapping[str, str]:
+        """The topics of rows and receipts: which they are, and how they keep what they are given."""
+        topics = [name for name in (self.choice.topic, self.receipts_topic) if name is not None]
+        with attributed(sink=self.name), closing(Cluster(self.settings)) as cluster:
+            self._relied = self._nothing_relied_on()
+            self._relied.compare(topics, cluster.describe(topics))
+            return {**self._relied.facts(topics), **cluster.of_transactions()}
+
+    def _nothing_relied_on(self) -> Relied:
+        return Relied(self.receipts_topic, has_times=self.choice.timestamp is not None)
 
     def cautions(self, needs: Needs) -> Iterable[Finding]:
         """See `Sink.cautions`."""
@@ -130,15 +150,47 @@ class KafkaSink(TransactionalWriteAheadSink):
         """
         if not slots:
             return True
-        with attributed(sink=self.name, epoch=checkpoint_id), self._at(job) as session:
-            for group in _groups(session.waiting(slots, checkpoint_id), self.rows_at_once):
-                session.publish(group)
+        with attributed(sink=self.name, epoch=checkpoint_id):
+            try:
+                self._publish(slots, job, checkpoint_id)
+            except KafkaFailed as failed:
+                if classify(failed.code) is ErrorClass.ROW:
+                    self._refuse_rejected(failed, slots, job, checkpoint_id)
+                raise
         return True
+
+    def _publish(self, slots: Sequence[SlotValues], job: JobIdentity, epoch: int) -> None:
+        with self._at(job) as session:
+            session.begin_epoch()
+            if any(slot.receipt is not None for slot in slots):
+                session.announce()
+            for group in _groups(session.waiting(slots, epoch), self.rows_at_once):
+                session.publish(group)
+
+    def _refuse_rejected(
+        self, failed: KafkaFailed, slots: Sequence[SlotValues], job: JobIdentity, epoch: int
+    ) -> NoReturn:
+        """The brokers say that a record is at fault. Which one, or was it only their batch?"""
+        if failed.topic == self.receipts_topic:
+            raise receipts_do_not_fit(self.receipts_topic, str(failed))
+        for row in self.find_rejected(slots, job, epoch):
+            raise rejected(row.slot, row.row, row.why) from failed
+        # Where the topic's limit cannot be seen, batches may be larger than it takes.
+        self._batch_bytes = max(_ONE_RECORD_EACH, self._batch_bytes // _LESS)
+        raise Passing(str(failed), failed.code, topic=failed.topic) from failed
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""
-        with attributed(sink=self.name, epoch=checkpoint_id), self._at(job) as session:
-            return session.find_rejected(session.waiting(slots, checkpoint_id))
+        with self._alone, attributed(sink=self.name, epoch=checkpoint_id):
+            self._end()
+            usual, self._batch_bytes = self._batch_bytes, _ONE_RECORD_EACH
+            try:
+                with self._at(job) as session:
+                    waiting = session.waiting(slots, checkpoint_id)
+                return search(waiting, partial(self._at, job))
+            finally:
+                self._end()
+                self._batch_bytes = usual
 
     # --- receipts -------------------------------------------------------------------------------
 
@@ -162,6 +214,7 @@ class KafkaSink(TransactionalWriteAheadSink):
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
         with attributed(sink=self.name), self._at(job) as session:
+            session.announce()
             session.forget(below)
 
     # --- the session ----------------------------------------------------------------------------
@@ -179,7 +232,7 @@ class KafkaSink(TransactionalWriteAheadSink):
                         job,
                         self.name,
                         choice=self.choice,
-                        receipts_topic=self.receipts_topic,
+                        relied=self._relied,
                         batch_bytes=self._batch_bytes,
                     )
                 yield self._session
@@ -187,6 +240,8 @@ class KafkaSink(TransactionalWriteAheadSink):
                 if isinstance(error, SmallerBatches):
                     self._batch_bytes = error.size
                 self._end()
+                if isinstance(error, KafkaFailed) and (verdict := judged(error)) is not error:
+                    raise verdict from error
                 raise
 
     def _end(self) -> None:
@@ -215,7 +270,7 @@ def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _check_names(topic: str | None, receipts_topic: str) -> None:
     for option, name in (("topic", topic), ("receipts_topic", receipts_topic)):
-        if name is not None and (not _TOPIC.fullmatch(name) or name in (".", "..")):
+        if name is not None and not is_name(name):
             raise ConfigurationError(
                 f"{option} is {name!r}", hint="use 1 to 249 letters, digits, dots, hyphens and underscores"
             )

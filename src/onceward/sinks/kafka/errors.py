@@ -1,0 +1,105 @@
+"""What an error of the brokers or of the client library means for the epoch that is being published.
+
+The names are librdkafka's: one that begins with `_` is the client's own, the others are the brokers'. The page
+docs/targets/kafka.md shows the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.kafka.settings import driver
+
+UNKNOWN_TOPICS = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+"""Also said for a moment by a broker that does not know of a topic yet: it is looked for before the job stops."""
+
+TABLE: Mapping[ErrorClass, tuple[str, ...]] = {
+    ErrorClass.RETRY: (
+        # Brokers that are away, start, or pass on what they lead.
+        "_ALL_BROKERS_DOWN",
+        "_TRANSPORT",
+        "_RESOLVE",
+        "_TIMED_OUT",
+        "_TIMED_OUT_QUEUE",
+        "_MSG_TIMED_OUT",
+        "_WAIT_COORD",
+        "_WAIT_CACHE",
+        "_RETRY",
+        "_DESTROY_BROKER",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "REQUEST_TIMED_OUT",
+        "BROKER_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "NOT_CONTROLLER",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "OFFSET_NOT_AVAILABLE",
+        "THROTTLING_QUOTA_EXCEEDED",
+        # Too few copies, or a disk: for as long as the brokers need.
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "KAFKA_STORAGE_ERROR",
+        # Another driver has taken the transactional id, or the brokers have ended the transaction.
+        "_FENCED",
+        "_STATE",
+        "_INCONSISTENT",
+        "_CONFLICT",
+        "_PREV_IN_PROGRESS",
+        "_PURGE_QUEUE",
+        "_PURGE_INFLIGHT",
+        "_GAPLESS_GUARANTEE",
+        "PRODUCER_FENCED",
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_TXN_STATE",
+        "UNKNOWN_PRODUCER_ID",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "DUPLICATE_SEQUENCE_NUMBER",
+        "CONCURRENT_TRANSACTIONS",
+        "TRANSACTION_COORDINATOR_FENCED",
+        "TRANSACTION_ABORTABLE",
+    ),
+    ErrorClass.ROW: (
+        "MSG_SIZE_TOO_LARGE",
+        "RECORD_LIST_TOO_LARGE",
+        "INVALID_MSG_SIZE",
+        "INVALID_MSG",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "TOPIC_EXCEPTION",
+        "_INVALID_DIFFERENT_RECORD",
+        "_QUEUE_FULL",
+    ),
+    ErrorClass.TARGET: (
+        *UNKNOWN_TOPICS,
+        "INCONSISTENT_TOPIC_ID",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "SASL_AUTHENTICATION_FAILED",
+        "_AUTHENTICATION",
+        "INVALID_TRANSACTION_TIMEOUT",
+        "INVALID_REQUIRED_ACKS",
+        "UNSUPPORTED_VERSION",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "UNSUPPORTED_COMPRESSION_TYPE",
+        "_UNSUPPORTED_FEATURE",
+    ),
+}
+_CLASSES = {name: kind for kind, names in TABLE.items() for name in names}
+
+
+def name_of(code: int) -> str:
+    """As librdkafka calls it."""
+    return str(driver().KafkaError(code).name())
+
+
+def classify(code: int | None) -> ErrorClass:
+    """None is ours: an answer that did not come in time."""
+    return ErrorClass.RETRY if code is None else _CLASSES.get(name_of(code), ErrorClass.UNKNOWN)

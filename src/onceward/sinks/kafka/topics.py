@@ -1,0 +1,58 @@
+"""What is known of the topics that an epoch goes to: looked at before each epoch, and no row is judged by less."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from onceward.sinks.kafka.cluster import Cluster
+from onceward.sinks.kafka.facts import Relied, gone, receipts_gone
+from onceward.sinks.kafka.fitting import Topic, is_name
+
+_SURELY_GONE_S = 3.0
+_BETWEEN_LOOKS_S = 0.1
+
+
+class Topics:
+    """As they were at the last look. `always` is the one topic of all rows, if there is one."""
+
+    def __init__(self, cluster: Cluster, relied: Relied, *, always: str | None) -> None:
+        self._cluster, self._relied, self._always = cluster, relied, always
+        self._seen: dict[str, Topic | None] = {}
+
+    def look(self) -> None:
+        """At the topic of the receipts, and at those that the last epoch used, all in one question.
+
+        `TargetChanged` when one is gone, or is not the one it was.
+        """
+        receipts = self._relied.receipts_topic
+        used = [name for name, topic in self._seen.items() if topic is not None and name != receipts]
+        self._seen.clear()
+        self.know([receipts, *([] if self._always is None else [self._always]), *used])
+        if self._seen[receipts] is None:
+            raise receipts_gone(receipts)
+        if self._always is not None and self._seen[self._always] is None:
+            raise gone(self._always)
+
+    def know(self, names: Iterable[str | None]) -> None:
+        """Look at those of the topics that were not looked at in this epoch, all in one question."""
+        wanted = [name for name in dict.fromkeys(names) if name is not None and name not in self._seen]
+        asked = [name for name in wanted if is_name(name)]
+        found = self._cluster.describe(asked)
+        # A broker that has just started may be the last to know of a topic.
+        deadline = time.monotonic() + _SURELY_GONE_S
+        while missing := [name for name in asked if name not in found and self._relied.knows(name)]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_BETWEEN_LOOKS_S)
+            found |= self._cluster.describe(missing)
+        self._relied.compare(asked, found)
+        for name in wanted:
+            self._seen[name] = found[name].topic if name in found else None
+
+    def get(self, name: str) -> Topic | None:
+        """The topic, or None when there is none."""
+        if name == self._relied.receipts_topic:
+            return Topic(name, 1, closed=f"topic {name!r} is that of the receipts")
+        self.know([name])
+        return self._seen[name]

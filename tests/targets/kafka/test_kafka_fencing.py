@@ -1,0 +1,181 @@
+"""Two drivers whose transactional ids differ, because `id_prefix` was changed while the old one lived: no row twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from topics import JOB, Ground, ids, numbers, send, slot_of, write
+
+from onceward.sinks import KafkaSink
+from onceward.sinks.kafka import client, session
+from onceward.sinks.kafka.client import KafkaFailed
+from onceward.sinks.kafka.cluster import Cluster
+from onceward.sinks.kafka.encode import Records
+from onceward.sinks.kafka.producer import Producer
+
+SEED = 20261116
+
+
+def test_a_driver_paused_in_mid_publish_is_fenced_by_one_with_another_prefix(ground: Ground) -> None:
+    """Scenario 30, with `id_prefix` changed in between: it stands still with rows at the broker, and wakes up."""
+    paused, taker = ground.sink(id_prefix="old"), ground.sink(id_prefix="new")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield numbers(1)
+        assert write(taker, numbers(1, 2))
+        yield numbers(2)
+
+    with pytest.raises(KafkaFailed):
+        send(paused, slot_of(paused, numbers(1), numbers(2), read=rows))
+    assert ids(ground.rows()) == [1, 2]
+    assert send(paused, slot_of(paused, numbers(1), numbers(2))), "and now it finds the receipt"
+    assert ids(ground.rows()) == [1, 2]
+
+
+def test_a_driver_that_trusts_what_it_read_before_is_fenced_too(ground: Ground) -> None:
+    """Its session is open and idle while another one, with another prefix, publishes what it is about to."""
+    old, new = ground.sink(id_prefix="old"), ground.sink(id_prefix="new")
+    assert write(old, numbers(1), epoch=1)
+    assert write(new, numbers(2), epoch=2)
+    with suppress(KafkaFailed):
+        write(old, numbers(2), epoch=2)
+    assert write(old, numbers(2), epoch=2)
+    assert ids(ground.rows()) == [1, 2]
+    with suppress(KafkaFailed):
+        write(new, numbers(3), epoch=3)
+    assert write(new, numbers(3), epoch=3)
+    assert ids(ground.rows()) == [1, 2, 3]
+
+
+def test_an_id_that_was_taken_over_is_not_asked_for_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the new driver needs permission on the old id for one start only."""
+    assert write(ground.sink(id_prefix="old"), numbers(1), epoch=1)
+    assert write(ground.sink(id_prefix="new"), numbers(2), epoch=2)
+    taken: list[str] = []
+    monkeypatch.setattr(session, "take_from", lambda other, *_: taken.append(other))
+    assert write(ground.sink(id_prefix="new"), numbers(3), epoch=3)
+    assert taken == []
+    assert write(ground.sink(id_prefix="third"), numbers(4), epoch=4)
+    assert [one.split("-")[0] for one in set(taken)] == ["new"]
+
+
+class Stage:
+    """Stops one driver at its nth step that the brokers notice, and lets another one act there."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._left, self._act, self._who = -1, lambda: None, 0
+        stage = self
+
+        class Stepping(Producer):
+            def init_transactions(self, *args: Any) -> None:
+                stage.step()
+                super().init_transactions(*args)
+                stage.step()
+
+            def send(self, topic: str, records: Records) -> None:
+                stage.step()
+                super().send(topic, records)
+
+            def commit_transaction(self, *args: Any) -> None:
+                stage.step()
+                super().commit_transaction(*args)
+                stage.step()
+
+        for user in (client, session):
+            patch.setattr(user, "Producer", Stepping)
+        read = Cluster.read_ledger
+
+        def reading(*args: Any, **options: Any) -> Any:
+            stage.step()
+            return read(*args, **options)
+
+        patch.setattr(Cluster, "read_ledger", reading)
+
+    def step(self) -> None:
+        if threading.get_ident() == self._who:
+            if self._left == 0:
+                self._who = 0
+                self._act()
+            self._left -= 1
+
+    def at(self, number: int, act: Callable[[], object], play: Callable[[], object]) -> bool:
+        """Let one play, and the other act at that step; False when there was no such step."""
+        self._left, self._act, self._who = number, act, threading.get_ident()
+        with suppress(KafkaFailed):
+            play()
+        reached, self._who = self._who == 0, 0
+        return reached
+
+
+@pytest.mark.parametrize("begins", ["for the first time", "with an open session", "known but closed"])
+def test_wherever_the_old_driver_is_paused_and_another_prefix_takes_over_each_row_is_there_once(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, begins: str, record_sweep: list[str]
+) -> None:
+    stage, epoch, points = Stage(monkeypatch), 0, 0
+    while True:
+        epoch += 2
+        # A job of its own for every point: what one has announced is nothing to the next.
+        job = type(JOB)(JOB.name, type(JOB.generation)(f"aaaa{points:04d}"))
+        old, new = (ground.sink(id_prefix=prefix) for prefix in ("old", "new"))
+
+        def play(sink: KafkaSink, number: int, job: Any = job) -> None:
+            slot = slot_of(sink, numbers(number), epoch=number, job=job)
+            assert send(sink, slot, epoch=number, job=job)
+
+        def settle(sink: KafkaSink, number: int, play: Callable[[KafkaSink, int], None] = play) -> None:
+            for _ in range(20):
+                with suppress(KafkaFailed):
+                    return play(sink, number)
+            raise AssertionError("it was never sent")
+
+        if begins != "for the first time":
+            play(old, epoch)
+        if begins == "known but closed":
+            old = ground.sink(id_prefix="old")
+        reached = stage.at(points, lambda: settle(new, epoch + 1), lambda: play(old, epoch + 1))
+        settle(old, epoch + 1)
+        if not reached:
+            break
+        points += 1
+    both = begins != "for the first time"
+    assert ids(ground.rows()) == [n for n in range(2, epoch + 2) if both or n % 2]
+    assert points >= 4
+    record_sweep.append(f"Kafka, another prefix takes over {begins}: {points} points")
+
+
+def test_drivers_of_three_prefixes_that_publish_the_same_epochs_at_once_send_each_row_once(ground: Ground) -> None:
+    print(f"seed {SEED}")
+    together = threading.Barrier(3)
+    failures: list[BaseException] = []
+
+    def publish(number: int) -> None:
+        chance = random.Random(SEED + number)
+        sink = ground.sink(id_prefix=f"p{number}")
+        try:
+            for epoch in range(5):
+                together.wait(120)
+                if chance.random() < 0.5:
+                    sink = ground.sink(id_prefix=f"p{chance.randrange(3)}")
+                for _ in range(200):
+                    with suppress(KafkaFailed):
+                        assert write(sink, numbers(epoch), epoch=epoch)
+                        break
+                else:
+                    raise AssertionError("they hinder each other for ever")
+        except BaseException as error:
+            failures.append(error)
+            together.abort()
+
+    threads = [threading.Thread(target=publish, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert ids(ground.rows()) == list(range(5))
