@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
 
-from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, RowsRejected, TargetRefused
+from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.sinks.kafka.cluster import Cluster, Described
@@ -201,22 +201,6 @@ def test_a_topic_that_is_asked_for_while_it_comes_up_is_found(kafka: KafkaServer
         assert cluster.end_of(name) == 0
         made[name].result(30)
         cluster.close()
-
-
-def test_a_topic_that_is_deleted_while_running_keeps_the_epoch_waiting(ground: Ground) -> None:
-    sink = ground.sink(timeout_s=8)
-    assert write(sink, numbers(1), epoch=1)
-    admin = ground.server.admin()
-    admin.delete_topics([ground.topic])[ground.topic].result(10)
-    with pytest.raises((KafkaFailed, RowsRejected), match=ground.topic):
-        write(sink, numbers(2), epoch=2)
-    until(lambda: ground.topic not in admin.list_topics(timeout=10).topics)
-    ground.server.create_topic(ground.topic)
-    for _ in range(10):
-        with suppress(KafkaFailed, RowsRejected):
-            assert write(sink, numbers(2), epoch=2)
-            break
-    assert ids(ground.rows()) == [2]
 
 
 # --- brokers ------------------------------------------------------------------------------------------

@@ -6,12 +6,14 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from topics import JOB, Ground, ids, numbers, send, slot_of, write
 
+from onceward.identity import Generation, JobIdentity
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka import client, session
 from onceward.sinks.kafka.client import KafkaFailed
@@ -113,36 +115,37 @@ class Stage:
         return reached
 
 
+def publish_once(sink: KafkaSink, number: int, job: JobIdentity) -> None:
+    """One row, in an epoch of its number."""
+    assert send(sink, slot_of(sink, numbers(number), epoch=number, job=job), epoch=number, job=job)
+
+
+def publish(sink: KafkaSink, number: int, job: JobIdentity) -> None:
+    """Until it is in, as the publisher does."""
+    for _ in range(20):
+        with suppress(KafkaFailed):
+            return publish_once(sink, number, job)
+    raise AssertionError("it was never sent")
+
+
 @pytest.mark.parametrize("begins", ["for the first time", "with an open session", "known but closed"])
 def test_wherever_the_old_driver_is_paused_and_another_prefix_takes_over_each_row_is_there_once(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, begins: str, record_sweep: list[str]
 ) -> None:
-    stage, epoch, points = Stage(monkeypatch), 0, 0
-    while True:
+    stage, epoch, points, is_reached = Stage(monkeypatch), 0, 0, True
+    while is_reached:
         epoch += 2
-        # A job of its own for every point: what one has announced is nothing to the next.
-        job = type(JOB)(JOB.name, type(JOB.generation)(f"aaaa{points:04d}"))
-        old, new = (ground.sink(id_prefix=prefix) for prefix in ("old", "new"))
-
-        def play(sink: KafkaSink, number: int, job: Any = job) -> None:
-            slot = slot_of(sink, numbers(number), epoch=number, job=job)
-            assert send(sink, slot, epoch=number, job=job)
-
-        def settle(sink: KafkaSink, number: int, play: Callable[[KafkaSink, int], None] = play) -> None:
-            for _ in range(20):
-                with suppress(KafkaFailed):
-                    return play(sink, number)
-            raise AssertionError("it was never sent")
-
+        # A generation of its own for every point: what one has announced is nothing to the next.
+        job = JobIdentity(JOB.name, Generation(f"aaaa{points:04d}"))
+        old, new = (ground.sink(id_prefix=prefix, timeout_s=3) for prefix in ("old", "new"))
         if begins != "for the first time":
-            play(old, epoch)
+            publish_once(old, epoch, job)
         if begins == "known but closed":
-            old = ground.sink(id_prefix="old")
-        reached = stage.at(points, lambda: settle(new, epoch + 1), lambda: play(old, epoch + 1))
-        settle(old, epoch + 1)
-        if not reached:
-            break
-        points += 1
+            old = ground.sink(id_prefix="old", timeout_s=3)
+        take_over = partial(publish, new, epoch + 1, job)
+        is_reached = stage.at(points, take_over, partial(publish_once, old, epoch + 1, job))
+        publish(old, epoch + 1, job)
+        points += is_reached
     both = begins != "for the first time"
     assert ids(ground.rows()) == [n for n in range(2, epoch + 2) if both or n % 2]
     assert points >= 4
@@ -154,7 +157,7 @@ def test_drivers_of_three_prefixes_that_publish_the_same_epochs_at_once_send_eac
     together = threading.Barrier(3)
     failures: list[BaseException] = []
 
-    def publish(number: int) -> None:
+    def publish_all(number: int) -> None:
         chance = random.Random(SEED + number)
         sink = ground.sink(id_prefix=f"p{number}")
         try:
@@ -172,7 +175,7 @@ def test_drivers_of_three_prefixes_that_publish_the_same_epochs_at_once_send_eac
             failures.append(error)
             together.abort()
 
-    threads = [threading.Thread(target=publish, args=(number,)) for number in range(3)]
+    threads = [threading.Thread(target=publish_all, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

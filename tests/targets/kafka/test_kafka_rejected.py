@@ -12,7 +12,6 @@ from topics import JOB, Ground, send, slot_of, write
 
 from onceward.contracts import RejectedRow
 from onceward.errors import RowsRejected, TargetRefused
-from onceward.sinks.kafka.client import KafkaFailed
 from onceward.testing.servers import KafkaServer
 
 HOUR_MS = 3_600_000
@@ -54,23 +53,6 @@ def test_many_records_for_a_topic_of_small_batches_are_taken(kafka: KafkaServer)
         write(by_row, batch)
     assert write(by_row, batch), "the second try knows the topic"
     assert len(ground.messages()) == 4000
-
-
-def test_a_limit_lowered_while_running_is_noticed_and_named(ground: Ground) -> None:
-    """Scenario 56."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    sink = ground.sink(compression="none")
-    assert write(sink, texts("x" * 50_000), epoch=1)
-    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource("topic", ground.topic, incremental_configs=[entry])
-    admin = ground.server.admin()
-    admin.incremental_alter_configs([resource])[resource].result(10)
-    with pytest.raises(KafkaFailed, match="too large"):
-        write(sink, texts("x" * 50_000), epoch=2)
-    with pytest.raises(RowsRejected, match="row 0 of slot 0 cannot be sent: it has 50000 bytes"):
-        write(sink, texts("x" * 50_000), epoch=2)
-    assert len(ground.messages()) == 1
 
 
 def test_a_partition_that_the_topic_has_not_is_named(ground: Ground) -> None:
@@ -139,3 +121,68 @@ def test_rows_for_topics_that_are_not_for_rows_are_named(ground: Ground) -> None
     ]
     with pytest.raises(TargetRefused, match="is Kafka's own"):
         ground.sink(topic="__transaction_state").check(pa.schema([("value", pa.string())]), output_mode="append")
+
+
+def header(*pairs: tuple[Any, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value} for key, value in pairs]
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def test_headers_that_a_reader_would_not_get_back_are_named(ground: Ground) -> None:
+    """The client takes a name up to its first null character, and so do those that read it."""
+    rows = [header(("a", b"1")), header(("a\0b", b"1")), header(("a", b"1"), (None, b"2")), [None], header(("", b""))]
+    batch = texts("a", "b", "c", "d", "e", headers=pa.array(rows, HEADERS))
+    assert why_not(ground, batch) == [
+        (1, "the name of a header of it has a null character, at which many clients cut it off"),
+        (2, "a header of it has no name"),
+        (3, "a header of it is null"),
+    ]
+
+
+def as_text(*values: bytes) -> pa.Array:
+    """Texts that came to be from bytes, as by Spark's cast."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+def test_texts_that_are_not_utf8_are_named_where_their_bytes_cannot_be_sent(ground: Ground) -> None:
+    plain = ground.sink(name="plain")
+    assert write(plain, pa.record_batch({"value": as_text(b"\xff\xfe")})), "as they are"
+    assert [message.value() for message in ground.messages()] == [b"\xff\xfe"]
+    ground.begin_anew()
+    batch = pa.record_batch({"a": as_text(b"ok", b"\xff", "\ufffd".encode()), "b": [1, 2, 3]})
+    why = "a text in it is not UTF-8, so that it has no form in JSON"
+    assert why_not(ground, batch) == [(1, why)]
+    assert why_not(ground, batch, key=["a", "b"], value="b") == [(1, why)]
+    keys = as_text(b"a\xff", b"b").cast(pa.string())
+    headers = pa.ListArray.from_arrays([0, 1, 2], pa.StructArray.from_arrays([keys, keys], ["key", "value"]))
+    named = why_not(ground, pa.record_batch({"value": ["a", "b"], "headers": headers}))
+    assert named == [(0, "the name of a header of it is not UTF-8")]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a\0b", "a b", "x" * 250, "é", "a/b", "a\nb"])
+def test_what_cannot_be_the_name_of_a_topic_is_named_at_once(ground: Ground, name: str) -> None:
+    batch = texts("a", "b", topic=[ground.topic, name])
+    assert why_not(ground, batch, topic=None) == [(1, f"{name!r} cannot be the name of a topic")]
+
+
+def test_a_topic_name_that_is_not_utf8_is_named(ground: Ground) -> None:
+    batch = pa.record_batch({"value": ["a", "b"], "topic": as_text(ground.topic.encode(), b"a\xff")})
+    assert why_not(ground, batch, topic=None) == [(1, "'a\ufffd' cannot be the name of a topic")]
+
+
+def test_a_partition_below_none_is_named_and_null_is_left_to_the_key(ground: Ground) -> None:
+    batch = texts("a", "b", partition=pa.array([None, -1], pa.int32()))
+    assert why_not(ground, batch) == [(1, f"it is for partition -1, and topic '{ground.topic}' has 2")]
+
+
+def test_times_for_a_topic_that_keeps_its_own_are_refused_at_the_start_or_named(kafka: KafkaServer) -> None:
+    """The brokers would put their own in the place of those that were sent, without a word."""
+    ground = Ground(kafka, message_timestamp_type="LogAppendTime")
+    now = time.time_ns() // 1_000_000
+    batch = pa.record_batch({"value": ["a", "b"], "at": pa.array([None, now], pa.int64())})
+    with pytest.raises(TargetRefused, match=r"message\.timestamp\.type=LogAppendTime"):
+        ground.sink(timestamp="at").check(batch.schema, output_mode="append")
+    named = why_not(ground, batch, value="value", timestamp="at")
+    assert named == [(1, f"it has a time, and topic '{ground.topic}' puts its own in its place")]

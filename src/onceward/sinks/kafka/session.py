@@ -69,6 +69,7 @@ class Session:
         self._cluster = Cluster(settings)
         self._producer: Any = None
         self._is_committing = self._is_announced = False
+        self._partitions: dict[str, int] = {}
         try:
             self._topics = Topics(self._cluster, relied, always=choice.topic)
             self._topics.look()
@@ -280,9 +281,18 @@ class Session:
     def _produce(self, records: Records) -> None:
         with self._client.watched():
             for topic, those in records.by_topic():
+                self._make_known(topic)
                 self._producer.send(topic, those)
             self._producer.poll(0)
         self._raise_undelivered()
+
+    def _make_known(self, name: str) -> None:
+        """The client would learn of partitions that were added within minutes, and refuse their records until then."""
+        topic = self._topics.get(name)
+        partitions = topic.partitions if topic is not None else 0
+        if self._partitions.setdefault(name, partitions) != partitions:
+            self._producer.ask_for(name, self._settings.timeout_s)
+            self._partitions[name] = partitions
 
     def _send_receipts(self, records: Sequence[Record]) -> None:
         keys, values = (pa.array(part, pa.binary()) for part in zip(*records, strict=True))
