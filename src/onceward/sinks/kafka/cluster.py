@@ -174,8 +174,13 @@ class Cluster:
         log.warning("making the topic %r for receipts: it was not there", name)
         self.create(name, partitions=1, replicas=like.replicas if like else BY_DEFAULT, config=_OF_RECEIPTS)
 
-    def end_of(self, topic: str) -> int:
-        """Where the receipts end now, transactions that are still open included. A new topic gets time to come up.
+    def is_held_up(self, topic: str) -> bool:
+        """Whether a transaction of somebody is open among the receipts."""
+        return self.end_of(topic) > self.end_of(topic, is_committed=True)
+
+    def end_of(self, topic: str, *, is_committed: bool = False) -> int:
+        """Where the receipts end now, for `is_committed` at the first transaction that is still open, else past them
+        all. A new topic gets time to come up.
 
         One look that meets a topic without a leader waits in vain for all of its time: so the first are short. And the
         driver, once told that a partition has no leader, believes it until it is made to ask again.
@@ -184,7 +189,7 @@ class Cluster:
         look_s = 1.0
         while True:
             try:
-                return self._end_of(topic, min(look_s, self._settings.timeout_s))
+                return self._end_of(topic, min(look_s, self._settings.timeout_s), is_committed=is_committed)
             except KafkaFailed as failed:
                 may_come = failed.code in (*_coming_up(), driver().KafkaError._TIMED_OUT)
                 if not may_come or time.monotonic() > deadline:
@@ -194,22 +199,26 @@ class Cluster:
                     self._admin.list_topics(topic, timeout=look_s)
                 look_s *= 2
 
-    def _end_of(self, topic: str, look_s: float) -> int:
+    def _end_of(self, topic: str, look_s: float, *, is_committed: bool) -> int:
         kafka = driver()
+        level = kafka.IsolationLevel.READ_COMMITTED if is_committed else kafka.IsolationLevel.READ_UNCOMMITTED
         place = kafka.TopicPartition(topic, PARTITION_OF_RECEIPTS)
         asked = self._admin.list_offsets(
             {place: admin_driver().OffsetSpec.latest()},
-            isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED,
+            isolation_level=level,
             request_timeout=look_s,
         )
         return int(self._client.wait(asked[place]).offset)
 
-    def read_ledger(self, topic: str, job: JobName, sink: SinkName, *, patience_s: float) -> Ledger:
+    def read_ledger(
+        self, topic: str, job: JobName, sink: SinkName, *, patience_s: float, is_committed: bool = True
+    ) -> Ledger:
         """Every receipt of this job's name and sink whose transaction is committed.
 
         A committed receipt stays hidden while an *earlier* transaction in the topic is open, be it of another job. So
         it is not enough to read what can be read: this reads up to where the topic ended when asked, and waits for
-        those that are open there. They end with their publish, or by their time-out.
+        those that are open there. They end with their publish, or by their time-out. Not `is_committed`: what may never
+        come to be is read too, and nothing is waited for.
         """
         ledger = Ledger(job, sink)
         end = self.end_of(topic)
@@ -217,7 +226,7 @@ class Cluster:
             return ledger
         kafka = driver()
         client = Client(self._settings, f"reading the receipts in {topic!r}")
-        consumer = client.make(kafka.Consumer, self._settings.consumer())
+        consumer = client.make(kafka.Consumer, self._settings.consumer(is_committed=is_committed))
         try:
             with client.watched():
                 # It would learn of the topic by itself, half a second later.

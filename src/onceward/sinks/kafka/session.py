@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from onceward.contracts import Receipt, SlotValues, TryAgain
-from onceward.errors import CheckpointRolledBack, RowsRejected
+from onceward.errors import CheckpointRolledBack, RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, JobIdentity, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, take_from, take_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
@@ -78,15 +78,18 @@ class Session:
             self._producer = self._client.make(Producer, settings.producer(self._id, batch_bytes=self._batch_bytes))
             with self._client.watched():
                 take_id(self._producer, self._receipts_topic, settings.timeout_s)
+            self._end_what_others_left_open()
             self.ledger = self._read_ledger()
             self._fence_others()
         except BaseException:
             self.close()
             raise
 
-    def _read_ledger(self) -> Ledger:
+    def _read_ledger(self, *, is_committed: bool = True) -> Ledger:
         patience_s = self._settings.transaction_timeout_s + self._settings.timeout_s
-        return self._cluster.read_ledger(self._receipts_topic, self.job.name, self._sink, patience_s=patience_s)
+        return self._cluster.read_ledger(
+            self._receipts_topic, self.job.name, self._sink, patience_s=patience_s, is_committed=is_committed
+        )
 
     # --- who may publish --------------------------------------------------------------------------
 
@@ -114,6 +117,15 @@ class Session:
         if others := self.ledger.ids(generation) - {self._id}:
             self._write([self.ledger.withdrawal(generation, other) for other in sorted(others)])
         self._is_announced = True
+
+    def _end_what_others_left_open(self) -> None:
+        """A predecessor that died or stands still under another id would hold up the receipts until its time-out."""
+        if self._cluster.is_held_up(self._receipts_topic):
+            ids = self._read_ledger(is_committed=False).ids(self.job.generation)
+            for other in sorted(ids - {self._id}):
+                # No more than a favour: what counts is what is read committed.
+                with contextlib.suppress(KafkaFailed, TargetRefused):
+                    take_from(other, self._settings, self._receipts_topic)
 
     def _fence_others(self) -> None:
         """Take every other id under which somebody may publish the same epochs: `id_prefix` may have been changed."""
