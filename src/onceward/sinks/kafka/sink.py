@@ -151,13 +151,17 @@ class KafkaSink(TransactionalWriteAheadSink):
         if not slots:
             return True
         with attributed(sink=self.name, epoch=checkpoint_id):
-            try:
-                self._publish(slots, job, checkpoint_id)
-            except KafkaFailed as failed:
-                if classify(failed.code) is ErrorClass.ROW:
-                    self._refuse_rejected(failed, slots, job, checkpoint_id)
-                raise
-        return True
+            while True:
+                try:
+                    self._publish(slots, job, checkpoint_id)
+                    return True
+                except SmallerBatches:
+                    # Smaller each time, so this ends.
+                    continue
+                except KafkaFailed as failed:
+                    if classify(failed.code) is ErrorClass.ROW:
+                        self._refuse_rejected(failed, slots, job, checkpoint_id)
+                    raise
 
     def _publish(self, slots: Sequence[SlotValues], job: JobIdentity, epoch: int) -> None:
         with self._at(job) as session:
