@@ -1,6 +1,7 @@
 """Options that cannot work are refused before anything moves; secrets are shown nowhere."""
 
 import pickle
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka.client import NotAgain, log
+from onceward.sinks.kafka.cluster import Cluster, Described
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.ledger import Ledger
 
@@ -110,6 +112,27 @@ def test_doctor_is_told_about_copies_and_limits(ground: Ground) -> None:
     found = list(ground.sink().cautions(Needs(slots=2, unpublished_epochs=3)))
     assert {finding.about for finding in found} == {f"topic {ground.topic}", f"topic {ground.receipts_topic}"}
     assert all(finding.grade is Grade.WARNING and finding.mend for finding in found), "one broker keeps one copy"
+
+
+def test_doctor_waits_for_a_broker_that_does_not_know_of_the_topics_yet(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It left them out without a word, in one of many runs."""
+    describe, behind = Cluster.describe, 2
+
+    def late(cluster: Cluster, names: Iterable[str]) -> dict[str, Described]:
+        nonlocal behind
+        behind -= 1
+        return describe(cluster, [] if behind >= 0 else names)
+
+    monkeypatch.setattr(Cluster, "describe", late)
+    found = list(ground.sink().cautions(Needs(slots=2, unpublished_epochs=3)))
+    assert {finding.about for finding in found} == {f"topic {ground.topic}", f"topic {ground.receipts_topic}"}
+
+
+def test_doctor_is_told_of_a_topic_that_is_not_there(ground: Ground) -> None:
+    found = list(ground.sink(topic="not-there").cautions(Needs(slots=2, unpublished_epochs=3)))
+    assert [finding.about for finding in found if finding.grade is Grade.WRONG] == ["topic not-there"]
 
 
 def test_ids_are_fixed_and_those_of_other_jobs_and_sinks_differ() -> None:

@@ -31,6 +31,8 @@ _OF_TRANSACTIONS = ("transaction.max.timeout.ms", "transactional.id.expiration.m
 _OF_KEEPING = ("min.insync.replicas", "unclean.leader.election.enable")
 _RECEIPTS_AT_ONCE = 1000
 _BETWEEN_LOOKS_S = 0.1
+SURELY_GONE_S = 3.0
+"""A broker that has just started may be the last to know of a topic."""
 
 
 def _coming_up() -> tuple[int, ...]:
@@ -155,19 +157,25 @@ class Cluster:
 
     def describe_new(self, name: str) -> Described:
         """A topic that was just made: a broker learns of it a moment after the controller has confirmed it."""
-        deadline = time.monotonic() + self._settings.timeout_s
-        while True:
+        found = self.describe_patiently([name], self._settings.timeout_s)
+        if name not in found:
+            raise self._client.failed(f"topic {name!r} was made, but the brokers do not know of it")
+        return found[name]
+
+    def describe_patiently(self, names: Iterable[str], patience_s: float) -> dict[str, Described]:
+        """Those of the topics that exist; to those that the brokers do not know yet they get so long to come up."""
+        names, found = list(names), dict[str, Described]()
+        deadline = time.monotonic() + patience_s
+        while missing := [name for name in names if name not in found]:
             try:
-                found = self.describe([name])
+                found |= self.describe(missing)
             except KafkaFailed as failed:
-                if failed.code not in _coming_up():
+                if failed.code not in _coming_up() or time.monotonic() > deadline:
                     raise
-                found = {}
-            if name in found:
-                return found[name]
-            if time.monotonic() > deadline:
-                raise self._client.failed(f"topic {name!r} was made, but the brokers do not know of it")
+            if len(found) == len(names) or time.monotonic() > deadline:
+                break
             time.sleep(_BETWEEN_LOOKS_S)
+        return found
 
     def create_for_receipts(self, name: str, like: Described | None) -> None:
         """As many copies of the receipts as of the rows."""

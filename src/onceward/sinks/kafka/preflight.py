@@ -9,7 +9,7 @@ from onceward.contracts import Finding, Grade
 from onceward.errors import TargetRefused
 from onceward.identity import SinkName, digest
 from onceward.sinks.kafka.client import Client, KafkaFailed, log, take_id
-from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
+from onceward.sinks.kafka.cluster import BY_DEFAULT, SURELY_GONE_S, Cluster, Described
 from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.settings import Settings, driver
 
@@ -126,13 +126,17 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
 
 
 def cautions(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
-    """What the topics' settings mean for what was confirmed."""
+    """What the topics' settings mean for what was confirmed. One that the brokers do not know is told of, too."""
+    names = list(topics)
     with _refusing(settings):
         cluster = Cluster(settings)
         try:
-            found = cluster.describe(topics)
+            found = cluster.describe_patiently(names, SURELY_GONE_S)
         finally:
             cluster.close()
+    for name in names:
+        if name not in found:
+            yield Finding(f"topic {name}", Grade.WRONG, "it is not there", "start the job, or make it")
     for name, described in found.items():
         yield _copies(name, described)
         if described.config.get("unclean.leader.election.enable") == "true":

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
-from onceward.sinks.kafka.cluster import Cluster
+from onceward.sinks.kafka.cluster import SURELY_GONE_S, Cluster
 from onceward.sinks.kafka.facts import Relied, gone, receipts_gone
 from onceward.sinks.kafka.fitting import Topic, is_name
-
-_SURELY_GONE_S = 3.0
-_BETWEEN_LOOKS_S = 0.1
 
 
 class Topics:
@@ -39,13 +35,8 @@ class Topics:
         wanted = [name for name in dict.fromkeys(names) if name is not None and name not in self._seen]
         asked = [name for name in wanted if is_name(name)]
         found = self._cluster.describe(asked)
-        # A broker that has just started may be the last to know of a topic.
-        deadline = time.monotonic() + _SURELY_GONE_S
-        while missing := [name for name in asked if name not in found and self._relied.knows(name)]:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_BETWEEN_LOOKS_S)
-            found |= self._cluster.describe(missing)
+        missing = [name for name in asked if name not in found and self._relied.knows(name)]
+        found |= self._cluster.describe_patiently(missing, SURELY_GONE_S)
         self._relied.compare(asked, found)
         for name in wanted:
             self._seen[name] = found[name].topic if name in found else None
