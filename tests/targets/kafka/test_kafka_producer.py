@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 from topics import Ground, write
 
-from onceward.errors import RowsRejected
+from onceward.errors import ConfigurationError, RowsRejected
 from onceward.sinks.kafka.encode import Records
+from onceward.sinks.kafka.library import MESSAGE, PART, refuse_untried
 from onceward.sinks.kafka.producer import Producer
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -116,6 +117,20 @@ def test_a_record_that_no_queue_can_hold_says_so(ground: Ground) -> None:
     sink = ground.sink(config={"queue.buffering.max.kbytes": 1})
     with pytest.raises(RowsRejected, match=r"row 0 of slot 0 .* larger than all that the client can hold"):
         write(sink, pa.record_batch({"key": ["k"], "value": ["x" * 5_000]}))
+
+
+@pytest.mark.parametrize(("version", "told"), [(0x020B00FF, "2.11.0"), (0x030000FF, "3.0.0")])
+def test_a_library_that_was_never_tried_is_refused(version: int, told: str) -> None:
+    """Records are written where the library looks for them."""
+    refuse_untried(0x021000FF)
+    with pytest.raises(ConfigurationError, match=f"librdkafka {told} was never tried"):
+        refuse_untried(version)
+
+
+def test_the_layouts_are_those_of_the_library() -> None:
+    assert (MESSAGE.itemsize, PART.itemsize) == (72, 72)
+    assert [MESSAGE.fields[name][1] for name in MESSAGE.names] == [0, 24, 32, 40, 48]
+    assert [PART.fields[name][1] for name in PART.names] == [0, 8, 16, 8, 8]
 
 
 def test_only_bytes_are_taken(ground: Ground) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import admin as kafka_admin
-from topics import Ground, ids, numbers, write
+from topics import JOB, Ground, ids, numbers, send, slot_of, write
 
-from onceward.errors import TargetRefused
+from onceward.errors import RowsRejected, TargetChanged, TargetRefused
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.testing import Harness, Outlet, Source
@@ -149,10 +149,46 @@ def test_without_sight_of_how_large_a_record_may_be_rows_are_sent_all_the_same(
     assert ids(ground.rows()) == [1]
 
 
+def test_rows_that_only_the_brokers_know_to_be_too_large_are_found_by_trial(secured: SecuredServer) -> None:
+    """Nobody told us the limit: neither a batch nor a record may be blamed before it was sent alone."""
+    ground = Ground(secured, partitions=1, max_message_bytes="5000")
+    secured.change(
+        [one for one in documented(ground) if one[1:] != (ground.topic, "LITERAL", "DESCRIBE_CONFIGS")], allow=True
+    )
+    sink = sink_of(ground, compression="none")
+    values = [str(number) * 100 if number in range(10, 99) else "x" * 9_000 for number in range(10, 101)]
+    slot = slot_of(sink, pa.record_batch({"value": values}))
+    with pytest.raises(RowsRejected, match=r"row 89 of slot 0 cannot be sent: .*too large"):
+        send(sink, slot)
+    assert [row.row for row in sink.find_rejected([slot], JOB, 7)] == [89, 90]
+    assert ground.messages() == []
+    rest = slot_of(sink, pa.record_batch({"value": values[:89]}))
+    for _ in range(8):
+        with suppress(KafkaFailed):
+            assert send(sink, rest)
+            break
+    assert len(ground.messages()) == 89
+
+
+def test_an_id_that_may_not_be_taken_from_its_owner_is_refused_by_name(ground: Ground, secured: SecuredServer) -> None:
+    assert write(sink_of(ground), numbers(1), epoch=1)
+    permissions = documented(ground)
+    secured.change([("TRANSACTIONAL_ID", "other-", "PREFIXED", "WRITE")], allow=True)
+    with (
+        secured.without(permissions[-1]),
+        pytest.raises(TargetRefused, match=r"'onceward-\S+', which this user may not"),
+    ):
+        write(sink_of(ground, id_prefix="other"), numbers(2), epoch=2)
+    assert write(sink_of(ground, id_prefix="other"), numbers(2), epoch=2)
+    with secured.without(permissions[-1]):
+        assert write(sink_of(ground, id_prefix="other"), numbers(3), epoch=3)
+    assert ids(ground.rows()) == [1, 2, 3]
+
+
 def test_a_permission_that_is_taken_away_while_running_is_named(ground: Ground, secured: SecuredServer) -> None:
     sink = sink_of(ground)
     sink.check(IDS, output_mode="append")
-    with secured.without(documented(ground)[0]), pytest.raises(KafkaFailed, match=r"(?i)authorization failed"):
+    with secured.without(documented(ground)[0]), pytest.raises(TargetChanged, match=r"(?i)authorization failed"):
         write(sink, numbers(1))
     assert write(sink, numbers(1))
     assert ids(ground.rows()) == [1]

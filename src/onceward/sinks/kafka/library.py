@@ -9,30 +9,84 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int32, c_size_t, c_ssize_t, c_void_p
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    Union,
+    c_char,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_ssize_t,
+    c_void_p,
+)
 from typing import Any
 
 import numpy as np
 
 from onceward.errors import ConfigurationError
 
-# rd_kafka_message_t
-MESSAGE = np.dtype(
-    {
-        "names": ["err", "value", "value_length", "key", "key_length"],
-        "formats": [np.int32, np.uint64, np.uint64, np.uint64, np.uint64],
-        "offsets": [0, 24, 32, 40, 48],
-        "itemsize": 72,
-    }
+_OLDEST, _TOO_NEW = 0x020C0000, 0x03000000
+"""From 2.12 to before 3.0: the layouts below were never tried with others."""
+
+
+class Message(Structure):
+    """rd_kafka_message_t"""
+
+    _fields_ = (
+        ("err", c_int),
+        ("topic", c_void_p),
+        ("partition", c_int32),
+        ("value", c_void_p),
+        ("value_length", c_size_t),
+        ("key", c_void_p),
+        ("key_length", c_size_t),
+        ("offset", c_int64),
+        ("_private", c_void_p),
+    )
+
+
+class _Bytes(Structure):
+    _fields_ = (("pointer", c_void_p), ("length", c_size_t))
+
+
+class _Content(Union):
+    _fields_ = (("bytes", _Bytes), ("int32", c_int32), ("int64", c_int64), ("_pad", c_char * 64))
+
+
+class Part(Structure):
+    """rd_kafka_vu_t: what a part of a record is, and a pointer and a length, or a number."""
+
+    _fields_ = (("kind", c_int), ("content", _Content))
+
+
+def _columns(structure: Any, **places: tuple[Any, int]) -> Any:
+    """The layout for numpy: the type of each field and where it begins."""
+    kinds, offsets = zip(*places.values(), strict=True)
+    return np.dtype(
+        {"names": list(places), "formats": list(kinds), "offsets": list(offsets), "itemsize": ctypes.sizeof(structure)}
+    )
+
+
+_CONTENT = Part.content.offset
+MESSAGE = _columns(
+    Message,
+    err=(np.int32, Message.err.offset),
+    value=(np.uint64, Message.value.offset),
+    value_length=(np.uint64, Message.value_length.offset),
+    key=(np.uint64, Message.key.offset),
+    key_length=(np.uint64, Message.key_length.offset),
 )
-# rd_kafka_vu_t: what a part of a record is, and a union: a pointer and a length, or a number.
-PART = np.dtype(
-    {
-        "names": ["kind", "pointer", "length", "int32", "int64"],
-        "formats": [np.int32, np.uint64, np.uint64, np.int32, np.int64],
-        "offsets": [0, 8, 16, 8, 8],
-        "itemsize": 72,
-    }
+PART = _columns(
+    Part,
+    kind=(np.int32, Part.kind.offset),
+    pointer=(np.uint64, _CONTENT + _Bytes.pointer.offset),
+    length=(np.uint64, _CONTENT + _Bytes.length.offset),
+    int32=(np.int32, _CONTENT),
+    int64=(np.int64, _CONTENT),
 )
 TOPIC, PARTITION, VALUE, KEY, FLAGS, TIMESTAMP, HEADERS = 2, 3, 4, 5, 7, 8, 10
 
@@ -42,17 +96,12 @@ COPY = 0x2
 FROM_QUEUE, IN_FLIGHT = 0x1, 0x2
 
 
-class FailedMessage(ctypes.Structure):
-    """The beginning of a rd_kafka_message_t."""
-
-    _fields_ = (("err", c_int), ("topic", c_void_p))
-
-
-OnDelivery = CFUNCTYPE(None, c_void_p, POINTER(FailedMessage), c_void_p)
+OnDelivery = CFUNCTYPE(None, c_void_p, POINTER(Message), c_void_p)
 OnError = CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 OnLog = CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "rd_kafka_version": (c_int, ()),
     "rd_kafka_conf_new": (c_void_p, ()),
     "rd_kafka_conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
     "rd_kafka_conf_set_dr_msg_cb": (None, (c_void_p, OnDelivery)),
@@ -102,4 +151,14 @@ def library() -> Any:
                 f"this build of confluent-kafka hides {name}", hint="install confluent-kafka from its wheel"
             ) from None
         function.restype, function.argtypes = result, arguments
+    refuse_untried(found.rd_kafka_version())
     return found
+
+
+def refuse_untried(version: int) -> None:
+    """Records are written where this library looks for them: another one may look elsewhere."""
+    if not _OLDEST <= version < _TOO_NEW:
+        told = ".".join(str(version >> shift & 0xFF) for shift in (24, 16, 8))
+        raise ConfigurationError(
+            f"librdkafka {told} was never tried with this release", hint="pip install 'confluent-kafka>=2.12,<3'"
+        )

@@ -36,7 +36,7 @@ from onceward.sinks.kafka.library import (
     TIMESTAMP,
     TOPIC,
     VALUE,
-    FailedMessage,
+    Message,
     OnDelivery,
     OnError,
     OnLog,
@@ -306,7 +306,7 @@ def _callbacks(heard: _Heard, logger: logging.Logger) -> tuple[Any, Any, Any]:
     """They must not raise: nobody would hear of it."""
 
     def on_delivery(_: int, message: Any, __: int) -> None:
-        failed: FailedMessage = message.contents
+        failed: Message = message.contents
         if failed.err and len(heard.undelivered) < 10:
             lib = library()
             topic = _text(lib.rd_kafka_topic_name(failed.topic))
