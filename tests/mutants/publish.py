@@ -235,4 +235,12 @@ RULES = (
         new="if before.keys() != now.keys()",
         tests=UNEXPLAINED,
     ),
+    Mutant(
+        name="a-publisher-does-not-look-for-receipts-elsewhere",
+        rule="A manifest whose receipts stand elsewhere than where this driver looks is not published by it.",
+        file="epoch/publish.py",
+        old="            refuse_moved(entry, self._ground.receipts_at",
+        new="            0 and refuse_moved(entry, self._ground.receipts_at",
+        tests=("tests/protocol/test_target_went_back.py",),
+    ),
 )

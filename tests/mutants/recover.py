@@ -282,8 +282,8 @@ RULES = (
         name="moved-receipts-are-refused",
         rule="A sink that looks for its receipts elsewhere while an epoch is unsettled stops the start.",
         file="recovery/targets.py",
-        old="if entry.slots and entry.receipts_at and now and",
-        new="if entry is None and",
+        old="        refuse_moved(entry, ground.receipts_at",
+        new="        0 and refuse_moved(entry, ground.receipts_at",
         tests=WENT_BACK,
     ),
     Mutant(

@@ -5,7 +5,7 @@ What the exit said would happen is compared with the rows in the targets. Scenar
 
 import inspect
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ import pytest
 from casts import table_rows
 
 from onceward import errors
+from onceward.contracts import refuse_change
 from onceward.epoch import Ground, PublishLimits
 from onceward.errors import (
     CheckpointCopied,
@@ -34,6 +35,7 @@ from onceward.errors import (
     RowsRejected,
     SinkMissing,
     StagedRowsMissing,
+    TargetChanged,
     TargetRolledBack,
 )
 from onceward.identity import SinkName
@@ -526,6 +528,39 @@ class Moved(Movable):
     place = "schema two"
 
 
+class Relying(FakeTransactionalSink):
+    """Compares what it relies on in each transaction with what its start found."""
+
+    facts: Mapping[str, str] = {"unique indexes": "(id)"}
+    known: Mapping[str, str] = {}
+
+    def target_facts(self) -> Mapping[str, str]:
+        """As it is now."""
+        self.known = self.facts
+        return self.facts
+
+    def send_transaction(self, slots: Any, job: Any, checkpoint_id: int, timestamp: Any) -> bool:
+        """In the middle of the job somebody adds an index."""
+        if checkpoint_id == 1 and not self.target.sent:
+            self.target.sent.add(("an index", "is added"))  # type: ignore[arg-type]
+            self.facts = {"unique indexes": "(id), (name(3))"}
+        refuse_change(self.known, self.facts, epoch=checkpoint_id)
+        return super().send_transaction(slots, job, checkpoint_id, timestamp)
+
+
+def walk_target_changed_then_examined_anew() -> None:
+    town = Town()
+    town.kinds[A] = Relying
+    ending = town.job(A).life()
+    assert isinstance(ending, Failed)
+    assert type(ending.error) is TargetChanged
+    assert "(id), (name(3))" in str(ending.error)
+    assert "start again" in str(ending.error)
+    assert town.ids(A) == list(range(4))
+    town.drained(town.job(A))
+    assert town.ids(A) == list(range(12))
+
+
 def receipts_moved(town: Town, **more: Any) -> Harness:
     """Epoch 1 is decided; then the sink is told to keep its receipts elsewhere."""
     town.kinds[A] = Movable
@@ -806,6 +841,7 @@ WALKS: dict[type[OncewardError], tuple[Callable[..., None], ...]] = {
         walk_receipts_moved_and_the_epoch_is_published,
         walk_receipts_moved_then_computed_again,
     ),
+    TargetChanged: (walk_target_changed_then_examined_anew,),
     StagedRowsMissing: (walk_staged_rows_missing_then_the_folder_is_shared,),
     RowsRejected: (walk_rows_rejected_then_diverted,),
     Fenced: (walk_fenced_then_one_of_them_goes_on,),

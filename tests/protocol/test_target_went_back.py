@@ -14,12 +14,12 @@ import pytest
 from casts import fake, files
 
 from onceward.contracts import Guarantee
-from onceward.epoch import PublishLimits, orphans
+from onceward.epoch import Publisher, PublishLimits, orphans
 from onceward.errors import ConfigurationError, ReceiptsMoved, TargetRolledBack
-from onceward.identity import Fingerprint
+from onceward.identity import Fingerprint, SinkName
 from onceward.manifest import Marker, Retention
-from onceward.recovery import Verdict, abort_by_hand, commit_by_hand, in_doubt, plan_replay, replay
-from onceward.recovery.start import look_at
+from onceward.recovery import Plan, Verdict, abort_by_hand, commit_by_hand, in_doubt, plan_replay, replay
+from onceward.recovery.start import inspect_checkpoint, look_at
 from onceward.spark.retention import retention_from
 from onceward.testing import (
     CrashAt,
@@ -360,6 +360,16 @@ class Movable(FakeTransactionalSink):
         return self.at
 
 
+def dry_run(harness: Harness) -> Plan:
+    return inspect_checkpoint(
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        place=harness.place,
+        clock=harness.clock,
+    )
+
+
 def test_s79_receipts_that_moved_while_an_epoch_is_unsettled_are_refused() -> None:
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("storage create settled/0"))
@@ -368,9 +378,23 @@ def test_s79_receipts_that_moved_while_an_epoch_is_unsettled_are_refused() -> No
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, ReceiptsMoved)
     assert "schema a" in ending.error.message
+    assert isinstance(dry_run(harness).refusal, ReceiptsMoved)
     harness.outlets[0].sink.at = "schema a"  # type: ignore[union-attr]
     harness.life(until=0)
     harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.drain()
+    assert harness.problems() == []
+
+
+def test_s79_a_driver_that_wakes_does_not_publish_what_another_one_keeps_its_receipts_of_elsewhere() -> None:
+    """It would look for them where it has always looked, find none, and send the epoch a second time."""
+    harness = Harness(fake(Movable), source=SOURCE)
+    harness.life(DiesAt("storage create settled/0"))
+    looks_at_b = replace(ground_of(harness), receipts_at={SinkName("transactional"): "schema b"})
+    with pytest.raises(ReceiptsMoved):
+        Publisher(looks_at_b).publish_decided()
+    looks_at_a = replace(ground_of(harness), receipts_at={SinkName("transactional"): "schema a"})
+    Publisher(looks_at_a).publish_decided()
     harness.drain()
     assert harness.problems() == []
 

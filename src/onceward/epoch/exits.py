@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from onceward.contracts import AnySink
-from onceward.errors import DamagedFile, OutputLost
-from onceward.manifest import Manifest
+from onceward.errors import DamagedFile, OutputLost, ReceiptsMoved
+from onceward.identity import SinkName
+from onceward.manifest import Manifest, SinkEntry
 
 
 def output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:
@@ -18,6 +19,20 @@ def output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:
         f"`onceward resolve slot-is-in FILE --epoch {manifest.epoch} --sink {sink.name!r} --slot K`; "
         f"{exits(manifest.epoch)}",
     )
+
+
+def refuse_moved(entry: SinkEntry, now: str, *, epoch: int, sink: SinkName) -> None:
+    """A decided epoch may be published, with its receipt where nobody looks any more: it would be sent again."""
+    if entry.slots and entry.receipts_at and now and entry.receipts_at != now:
+        raise ReceiptsMoved(
+            f"the receipts of this epoch stand at {entry.receipts_at}, and the sink keeps them at {now} now",
+            epoch=epoch,
+            sink=sink,
+            hint="start once with the former setting, so that the epoch is settled, then change it; if the "
+            f"place is gone and the target has the epoch: `onceward resolve epoch-is-published FILE {epoch}`; "
+            f"if it has nothing of it, give up what is staged (`onceward resolve accept-loss FILE {epoch}`), "
+            f"then `onceward rewind CHECKPOINT {epoch}`: Spark computes it again",
+        )
 
 
 def with_exits(error: DamagedFile, epoch: int) -> DamagedFile:

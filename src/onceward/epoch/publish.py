@@ -30,7 +30,7 @@ from onceward.contracts import (
     WriteAheadSink,
 )
 from onceward.epoch.doubt import Doubts
-from onceward.epoch.exits import exits, output_lost, with_exits
+from onceward.epoch.exits import exits, output_lost, refuse_moved, with_exits
 from onceward.epoch.ground import Ground, log, notify
 from onceward.epoch.housekeeping import Housekeeping
 from onceward.epoch.limits import PublishLimits
@@ -151,6 +151,8 @@ class Publisher:
                     hint=f"start once with a sink named {name!r} so that it can be published, then remove it; or "
                     f"give them up: `onceward resolve accept-loss FILE {manifest.epoch} --sink {name!r}`",
                 )
+            # A driver that was paused while another one moved the receipts may find that one's manifest here.
+            refuse_moved(entry, self._ground.receipts_at.get(name, ""), epoch=manifest.epoch, sink=name)
             self.deliver(sink, entry, manifest)
 
     def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from onceward.contracts import Receipt, what_changed
 from onceward.epoch import Ground, Orphan, missing, pending_transactions, rolled_back_target
+from onceward.epoch.exits import refuse_moved
 from onceward.epoch.ground import log
-from onceward.errors import DamagedFile, NewerFormat, ReceiptsMoved
+from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import SinkName
 from onceward.manifest import Marker, SinkEntry
 from onceward.wal import WAL
@@ -24,20 +25,9 @@ def target_facts(ground: Ground) -> Mapping[SinkName, Mapping[str, str]]:
 
 
 def refuse_moved_receipts(ground: Ground) -> None:
-    """A decided epoch may be published, with its receipt where nobody looks any more: it would be sent again. One that
-    is not decided is computed again anyway."""
+    """See `refuse_moved`. An epoch that is not decided is computed again anyway."""
     for epoch, name, entry in _waiting(ground):
-        now = ground.receipts_at.get(name, "")
-        if entry.slots and entry.receipts_at and now and entry.receipts_at != now:
-            raise ReceiptsMoved(
-                f"the receipts of this epoch stand at {entry.receipts_at}, and the sink keeps them at {now} now",
-                epoch=epoch,
-                sink=name,
-                hint="start once with the former setting, so that the epoch is settled, then change it; if the "
-                f"place is gone and the target has the epoch: `onceward resolve epoch-is-published FILE {epoch}`; "
-                f"if it has nothing of it, give up what is staged (`onceward resolve accept-loss FILE {epoch}`), "
-                f"then `onceward rewind CHECKPOINT {epoch}`: Spark computes it again",
-            )
+        refuse_moved(entry, ground.receipts_at.get(name, ""), epoch=epoch, sink=name)
 
 
 def warn_of_changed_targets(ground: Ground) -> None:
