@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from binascii import crc_hqx
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from onceward.errors import ConfigurationError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 HASH_SLOTS = 16384
 _SCHEMES = ("redis", "rediss", "unix")
+_TRIES_TO_LOAD = 3
 
 
 def driver() -> Any:
@@ -62,16 +64,26 @@ def address(url: str) -> str:
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
 
 
+class NoServer(ConnectionError):
+    """The cluster has no server for a hash slot at present."""
+
+
+Call: TypeAlias = "tuple[redis.Redis, str | bytes, Sequence[str | int | bytes]]"
+"""A script's call: the server, the key and the arguments."""
+
+
 @dataclass
 class Way:
     """Open connections to the server that the URL names and, in a cluster, to the others."""
 
     seed: redis.Redis
     is_cluster: bool
+    info: Mapping[str, Any]
+    """What the server that the URL names says of itself."""
     _open_node: Any
     _nodes: dict[tuple[str, int], redis.Redis] = field(default_factory=dict)
     _places: list[tuple[int, int, tuple[str, int]]] = field(default_factory=list)
-    _loaded: dict[tuple[int, str], str] = field(default_factory=dict)
+    _loaded: set[tuple[int, str]] = field(default_factory=set)
 
     def client(self, key: str) -> redis.Redis:
         """The connection to the server that has this key."""
@@ -79,33 +91,67 @@ class Way:
 
     def client_of(self, slot: int) -> redis.Redis:
         """The connection to the server that has this hash slot."""
-        if not self._places:
-            self._places = _places(self.seed)
-        for first, last, place in self._places:
+        for first, last, place in self._known_places():
             if first <= slot <= last:
                 if place not in self._nodes:
                     self._nodes[place] = self._open_node(place)
                 return self._nodes[place]
-        raise ConnectionError(f"the cluster has no server for hash slot {slot} at present")
+        raise NoServer(f"the cluster has no server for hash slot {slot} at present")
 
-    def script(self, client: redis.Redis, source: str) -> str:
-        """The name under which this server knows the script; sent once a connection, for it may have restarted."""
-        known = (id(client), source)
-        if known not in self._loaded:
-            self._loaded[known] = str(client.script_load(source))
-        return self._loaded[known]
+    def primaries(self) -> list[redis.Redis]:
+        """A connection to every server that takes writes."""
+        if not self.is_cluster:
+            return [self.seed]
+        return list({id(one): one for one in (self.client_of(first) for first, _, _ in self._known_places())}.values())
 
-    def run(self, client: redis.Redis, source: str, key: str, *arguments: str | int | bytes) -> Any:
-        """Run the script for a key that this server has.
+    def run(self, client: redis.Redis, source: str, key: str | bytes, *arguments: str | int | bytes) -> Any:
+        """Run the script for a key that this server has. It is sent once a connection, for the server may be new.
 
-        The driver opens a lost connection again by itself: a server that was started anew in between does not know the
-        script any more. It has run nothing then, so that asking it once more repeats nothing.
+        One that was started anew in between (the driver connects again by itself), took over from another or was told
+        to flush its scripts does not know it. It has run nothing then: asking it once more repeats nothing.
         """
-        try:
-            return client.evalsha(self.script(client, source), 1, key, *arguments)
-        except driver().exceptions.NoScriptError:
-            del self._loaded[id(client), source]
-            return client.evalsha(self.script(client, source), 1, key, *arguments)
+        if (id(client), source) not in self._loaded:
+            client.script_load(source)
+            self._loaded.add((id(client), source))
+        no_script = driver().exceptions.NoScriptError
+        for _ in range(_TRIES_TO_LOAD):
+            try:
+                return client.evalsha(sha_of(source), 1, key, *arguments)
+            except no_script:
+                client.script_load(source)
+        return client.evalsha(sha_of(source), 1, key, *arguments)
+
+    def run_all(self, source: str, calls: Sequence[Call]) -> list[Any]:
+        """Run the script for each call; those for one server go in one go, in their order. The answers, in order."""
+        pipelines: dict[int, tuple[redis.client.Pipeline, list[int]]] = {}
+        for place, (client, key, arguments) in enumerate(calls):
+            if id(client) not in pipelines:
+                pipelines[id(client)] = client.pipeline(transaction=False), []
+                pipelines[id(client)][0].script_load(source)
+            pipeline, places = pipelines[id(client)]
+            pipeline.evalsha(sha_of(source), 1, key, *arguments)
+            places.append(place)
+        answers: dict[int, Any] = {}
+        for pipeline, places in pipelines.values():
+            answers.update(zip(places, pipeline.execute(raise_on_error=False)[1:], strict=True))
+        for place, (client, key, arguments) in enumerate(calls):
+            if isinstance(answers[place], driver().exceptions.NoScriptError):
+                # Its scripts were flushed in the middle of the pipeline.
+                answers[place] = self.run(client, source, key, *arguments)
+            if isinstance(answers[place], Exception):
+                raise answers[place]
+        return [answers[place] for place in range(len(calls))]
+
+    def _known_places(self) -> list[tuple[int, int, tuple[str, int]]]:
+        if not self._places:
+            self._places = _places(self.seed)
+        return self._places
+
+
+@lru_cache(maxsize=16)
+def sha_of(source: str) -> str:
+    """The name under which servers know a script."""
+    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 @contextmanager
@@ -125,7 +171,8 @@ def opened(url: str, timeout_s: float) -> Iterator[Way]:
             return redis.Redis(connection_pool=pool)
 
         seed = connect()
-        yield Way(seed, bool(seed.info("cluster").get("cluster_enabled")), connect)
+        info: Mapping[str, Any] = seed.info()
+        yield Way(seed, bool(info.get("cluster_enabled")), info, connect)
 
 
 def _places(seed: redis.Redis) -> list[tuple[int, int, tuple[str, int]]]:

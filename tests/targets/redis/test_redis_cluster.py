@@ -12,6 +12,7 @@ from between import inside, stand_between
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
 from onceward.connections.redis import hash_slot, tags
+from onceward.contracts import TryAgain
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.sinks import RedisSink
 from onceward.sinks.redis import apply, ledger
@@ -169,7 +170,7 @@ def test_a_hash_slot_on_the_move_is_waited_for(cluster: RedisCluster, cluster_re
     clients[home].execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[there])
     later = slot_of(sink, pa.record_batch({"key": ["a", "new"]}), epoch=8)
     try:
-        with pytest.raises(driver.ResponseError):
+        with pytest.raises(TryAgain):
             send(sink, later, epoch=8)
         assert clients[home].get("{move}:a") == b"1", "nothing of the group is in"
     finally:

@@ -12,15 +12,15 @@ import redis as driver
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
 from onceward.connections.redis import opened
-from onceward.errors import CheckpointRolledBack, OutputLost, PublishFailed, RowsRejected, TargetRefused
+from onceward.contracts import TryAgain
+from onceward.errors import CheckpointRolledBack, OutputLost, PublishFailed, RowsRejected
 from onceward.sinks import RedisSink
-from onceward.sinks.redis import ledger
+from onceward.sinks.redis import apply, ledger
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
 from onceward.testing import Conduct, Failed, Finished, Harness, ManualClock, Source
 from onceward.testing.servers import RedisServer
 
 SEED = 20261115
-DOWN = (driver.ConnectionError, driver.TimeoutError, ConnectionError, TimeoutError)
 
 
 @pytest.fixture
@@ -109,28 +109,41 @@ def test_counters_are_exact_although_the_server_is_killed_at_random(mortal: Redi
     started = threading.Event()
     kills = 0
 
+    failures: list[BaseException] = []
+
     def killer() -> None:
         nonlocal kills
         started.wait()
-        while not stop.wait(chance.uniform(0.02, 0.15)) and kills < 8:
-            mortal.kill()
-            kills += 1
-            mortal.start()
+        try:
+            while not stop.wait(chance.uniform(0.02, 0.15)):
+                # No more than eight, so that the epochs come to their end on a slow machine too.
+                if kills < 8:
+                    mortal.kill()
+                    kills += 1
+                    mortal.start()
+        except BaseException as error:
+            failures.append(error)
 
     thread = threading.Thread(target=killer)
     thread.start()
     batch = pa.record_batch({"key": pa.array([i % 7 for i in range(400)], pa.int64())})
     epoch = 0
-    while epoch < 40 or kills < 4:
+
+    def deliver() -> bool:
+        with suppress(TryAgain):
+            return send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch)
+        return False
+
+    # However slow the machine is: a killer that could not start the server again ends the wait, not a clock.
+    while thread.is_alive() and (epoch < 40 or kills < 4):
         started.set()
-        with suppress(*DOWN):
-            if send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch):
-                epoch += 1
+        epoch += deliver()
     stop.set()
     thread.join()
+    assert not failures, failures
     # The last kill may have left an epoch half delivered: it is brought to its end like the others.
-    while not send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch):
-        pass
+    while not deliver():
+        assert mortal.answers()
     epoch += 1
     total = sum(int(value) for value in reader_of(mortal).client.mget([f"count:{key}" for key in range(7)]))
     assert total == epoch * 400, f"{kills} kills"
@@ -164,11 +177,13 @@ def test_a_reader_never_sees_half_of_a_part(server: RedisServer, reader: Reader)
 
     thread = threading.Thread(target=look)
     thread.start()
-    for epoch in range(200):
+    epoch = 0
+    # The reader decides how long it takes: on a busy machine it comes to look only now and then.
+    while epoch < 200 or len(set(seen)) <= 5:
         assert send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch)
+        epoch += 1
     stop.set()
     thread.join()
-    assert len(set(seen)) > 5
     assert [look for look in seen if not (look[0] == look[1] == look[2] * 20)] == []
 
 
@@ -194,8 +209,10 @@ def test_a_key_of_another_type_stops_the_part_before_its_first_write(server: Red
         ("1.5", 1),
         ("007", 1),
         (str(2**63 - 1), 1),
-        ("0", 2**63 - 1),
-        ("-1", -(2**62)),
+        ("1", 2**63 - 1),
+        ("-1", -(2**63)),
+        (str(-(2**63)), -1),
+        (str(2**63), -1),
     ],
 )
 def test_a_counter_that_could_not_be_raised_stops_the_part_before_its_first_write(
@@ -211,24 +228,24 @@ def test_a_counter_that_could_not_be_raised_stops_the_part_before_its_first_writ
     assert reader.client.hgetall("counts") == {b"b": held.encode()}
 
 
-def test_a_script_that_breaks_off_is_noticed_for_ever_after(server: RedisServer, reader: Reader) -> None:
-    """A command was allowed at the start and is not any more: what is half in is never repeated and never called in."""
-    reader.client.acl_setuser("torn", enabled=True, nopass=True, categories=["+@all"], keys=["*"], commands=["-hdel"])
-    sink = RedisSink(f"redis://torn:x@127.0.0.1:{server.port}/0", type="hash", key="h:{id}", fields=["a"], name="redis")
+def test_a_script_that_breaks_off_is_noticed_for_ever_after(
+    server: RedisServer, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No way is known to make it break off, so here it is told to: what is half in is never repeated or called in."""
+    broken = apply.APPLY.replace("redis.call('HDEL', key, unpack(gone", "redis.call('NO SUCH', key, unpack(gone")
+    assert broken != apply.APPLY
+    sink = RedisSink(server.url, type="hash", key="h:{id}", fields=["a"], name="redis")
     batch = pa.record_batch({"id": [1, 2, 3], "a": ["x", None, "z"]})
-    try:
-        with pytest.raises(TargetRefused, match="HDEL"):
-            sink.check(batch.schema, output_mode="append")
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "APPLY", broken)
         with pytest.raises(driver.ResponseError):
             send(sink, slot_of(sink, batch))
-        assert reader.names() == [b"h:1"]
-        for _ in range(2):
-            with pytest.raises(OutputLost, match="in the middle") as lost:
-                send(sink, slot_of(sink, batch))
-            assert lost.value.hint
-        assert [receipt.slot for receipt in sink.receipts(JOB)] == [-1], "it is no receipt of slot 0"
-    finally:
-        reader.client.acl_deluser("torn")
+    assert reader.names() == [b"h:1"]
+    for _ in range(2):
+        with pytest.raises(OutputLost, match="in the middle") as lost:
+            send(sink, slot_of(sink, batch))
+        assert lost.value.hint
+    assert [receipt.slot for receipt in sink.receipts(JOB)] == [-1], "it is no receipt of slot 0"
     assert reader.names() == [b"h:1"]
 
 

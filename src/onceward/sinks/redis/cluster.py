@@ -47,7 +47,8 @@ def groups(
     packed = [rows for rows in packed if len(rows)]
     if not packed:
         return
-    sample = replace(packed[0], keys=None, is_plain=all(rows.is_plain for rows in packed))
+    is_plain, is_suspect = all(rows.is_plain for rows in packed), any(rows.is_suspect for rows in packed)
+    sample = replace(packed[0], keys=None, is_plain=is_plain, is_suspect=is_suspect)
     rows = pa.concat_arrays([each.rows.cast(pa.large_binary()) for each in packed])
     numbers = np.concatenate([_hash_slots(each, layout) for each in packed])
     order = np.argsort(numbers, kind="stable")

@@ -6,6 +6,8 @@ values JSON. Text and bytes stay as they are; null stays null.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -30,6 +32,15 @@ def as_bytes(column: pa.Array) -> pa.Array:
     elif pt.is_nested(kind):
         column = json_values(column)
     return column.cast(pa.string()).cast(pa.binary())
+
+
+def as_plain_numbers(column: pa.Array) -> pa.Array:
+    """Numbers for exact sums: of doubles the shortest decimals that name them, and no exponents."""
+    texts = as_bytes(column).cast(pa.string())
+    if pc.any(pc.match_substring(texts, "e")).as_py():
+        plain = [None if text is None else f"{Decimal(text):f}" for text in texts.to_pylist()]
+        texts = pa.array(plain, pa.string())
+    return texts.cast(pa.binary())
 
 
 def refused_type(kind: pa.DataType) -> str | None:

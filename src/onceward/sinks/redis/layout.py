@@ -16,7 +16,12 @@ from onceward.sinks.redis.columns import refused_type
 Kind = Literal["string", "hash", "field", "zset", "incr", "hincr"]
 """What the script does with a row: SET, HSET of columns, HSET of one field, ZADD, INCRBY, HINCRBY."""
 
+HOLDS: dict[str, str] = {"hash": "hash", "field": "hash", "hincr": "hash", "zset": "zset", "incr": "string"}
+"""What a key must hold, if anything; a string is set whatever was there."""
+
 TYPES = ("string", "hash", "zset", "counter")
+DEFAULT_PREFIX = "onceward"
+"""How the keys of receipts and checkpoints begin where nobody chose otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class Layout:
     """The columns that are written; of `hash`, empty: all that are not in the key."""
     delete: str | None
     ttl_ms: int | None
+    reserved: tuple[bytes, ...] = ()
+    """How the keys begin that are onceward's own: no row may have one."""
 
     @property
     def value(self) -> str | None:
@@ -108,6 +115,7 @@ def make_layout(
     by: str | None,
     delete: str | None,
     ttl_s: float | None,
+    receipts_prefix: str,
 ) -> Layout:
     """The options of a sink as one value; raises `ConfigurationError` when they do not belong together."""
     given = {"value": value, "fields": tuple(fields), "field": field, "member": member, "score": score, "by": by}
@@ -131,14 +139,27 @@ def make_layout(
         raise ConfigurationError(f"fields names a column twice: {', '.join(fields)}", hint="name each column once")
     inner = field if field is not None else member
     values = {"string": (value,), "zset": (score,), "counter": (by,), "hash": (value,) if by_field else fields}[type]
+    own, template = reserved_keys(receipts_prefix), Template.parse("key", key)
+    if template.prefix.startswith(own):
+        raise ConfigurationError(
+            f"key={key!r} is among the receipts and checkpoints of onceward",
+            hint="choose another key, or another receipts_prefix",
+        )
     return Layout(
         kind=_kind(type, has_field=field is not None),
-        key=Template.parse("key", key),
+        key=template,
         member=Template.parse("field" if field is not None else "member", inner) if inner is not None else None,
         values=tuple(column for column in values if column is not None),
         delete=delete,
         ttl_ms=None if ttl_s is None else int(ttl_s * 1000),
+        reserved=own,
     )
+
+
+def reserved_keys(receipts_prefix: str) -> tuple[bytes, ...]:
+    """How keys begin that no row may have: receipts and checkpoints under this sink's prefix and the usual one."""
+    prefixes = dict.fromkeys((receipts_prefix, DEFAULT_PREFIX))
+    return tuple(f"{prefix}:{what}:".encode() for prefix in prefixes for what in ("receipts", "checkpoints"))
 
 
 # Which options a type knows, and which of them it cannot do without.
@@ -210,5 +231,9 @@ def _refuse_numbers(layout: Layout, schema: pa.Schema) -> None:
 
 
 def adds_fractions(layout: Layout, schema: pa.Schema) -> bool:
-    """Whether a counter of this stream needs Redis' floating-point commands."""
-    return layout.value is not None and not pt.is_integer(schema.field(layout.value).type)
+    """Whether a counter of this stream adds more than whole numbers."""
+    return (
+        layout.kind in ("incr", "hincr")
+        and layout.value is not None
+        and not pt.is_integer(schema.field(layout.value).type)
+    )

@@ -40,6 +40,7 @@ class Piece:
             int(self.is_last),
             len(rows) if rows is not None else 0,
             int(rows.is_plain) if rows is not None else 0,
+            int(rows.is_suspect) if rows is not None else 0,
             rows.chunk() if rows is not None else b"",
         )
 

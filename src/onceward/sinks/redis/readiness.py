@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
-from typing import Any
 
 from onceward.connections.redis import Way, hash_slot
 from onceward.errors import TargetRefused
-from onceward.sinks.redis.layout import Layout
-from onceward.sinks.redis.packing import packed_array, packed_texts
-from onceward.sinks.redis.scripts import TRY
+from onceward.sinks.redis import commands
+from onceward.sinks.redis.facts import Facts
+from onceward.sinks.redis.layout import HOLDS, Layout
+from onceward.sinks.redis.scripts import LOOK, TRY
 
 log = logging.getLogger("onceward")
 
 OLDEST_SERVER = (6, 2)
-_COMMANDS: dict[str, list[list[str]]] = {
-    "string": [["SET", "1"], ["MSET", "1"], ["UNLINK"], ["TYPE"]],
-    "hash": [["TYPE"], ["HSET", "f", "1"], ["HDEL", "f"], ["UNLINK"]],
-    "field": [["TYPE"], ["HSET", "f", "1"], ["HDEL", "f"]],
-    "zset": [["TYPE"], ["ZADD", "1", "m"], ["ZREM", "m"]],
-    "incr": [["TYPE"], ["GET"], ["INCRBY", "1"], ["INCRBYFLOAT", "1"]],
-    "hincr": [["TYPE"], ["HGET", "f"], ["HINCRBY", "f", "1"], ["HINCRBYFLOAT", "f", "1"]],
-}
-_OF_RECEIPTS = [["UNLINK"], ["HSET", "f", "1"], ["HGET", "f"], ["HMGET", "f"], ["HKEYS"], ["HSCAN", "0"], ["HDEL", "f"]]
 
 
-def refuse_unless_able(way: Way, layout: Layout, *, database: int, scratch: str) -> None:
-    """Raise `TargetRefused` when the server could lose receipts, or does not let us write."""
-    info: Mapping[str, Any] = way.seed.info()
+def refuse_unless_able(way: Way, layout: Layout, *, fractions: bool, database: int, scratch: str) -> Facts:
+    """What the server's promises rest on; raises `TargetRefused` when it could lose receipts, or refuses writes."""
+    info = way.info
     version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
     if version < OLDEST_SERVER:
         raise TargetRefused(f"the server is Redis {info['redis_version']}", hint="Redis 6.2 or newer is needed")
@@ -37,26 +27,27 @@ def refuse_unless_able(way: Way, layout: Layout, *, database: int, scratch: str)
         raise TargetRefused("the server is a replica", hint="give the URL of the primary")
     if way.is_cluster and database:
         raise TargetRefused(f"a cluster has no database {database}", hint="leave the number out of the URL")
-    policy = str(info.get("maxmemory_policy", "noeviction"))
-    if policy.startswith("allkeys"):
-        raise TargetRefused(
-            f"the server may evict any key when memory is short (maxmemory-policy {policy}), receipts too",
-            hint="set maxmemory-policy to noeviction or to one of volatile-*: receipts never expire",
-        )
-    if not info.get("aof_enabled"):
+    facts = Facts.asked(way)
+    for policy in facts.policies:
+        if policy.startswith("allkeys"):
+            raise TargetRefused(
+                f"the server may evict any key when memory is short (maxmemory-policy {policy}), receipts too",
+                hint="CONFIG SET maxmemory-policy noeviction, and in redis.conf; volatile-* will do as well: receipts "
+                "never expire",
+            )
+    if not facts.keeps_journal:
         log.warning(
             "Redis keeps no append-only file: rows and receipts since its last snapshot are lost together when it stops"
         )
-    _refuse_commands(way, layout, scratch)
-    _refuse_key(way, layout)
+    _refuse_commands(way, layout, scratch, fractions=fractions)
+    _refuse_key(way, layout, fractions=fractions)
+    return facts
 
 
-def _refuse_commands(way: Way, layout: Layout, scratch: str) -> None:
-    commands = [*_COMMANDS[layout.kind], *([["PEXPIRE", "1000"]] if layout.ttl_ms is not None else [])]
-    for lines in (_OF_RECEIPTS, commands):
+def _refuse_commands(way: Way, layout: Layout, scratch: str, *, fractions: bool) -> None:
+    for lines in (commands.OF_RECEIPTS, commands.all_of(layout, fractions=fractions)):
         key = f"{scratch}:{secrets.token_hex(8)}"
-        lists = [packed_texts(line) for line in lines]
-        refused = way.run(way.client(key), TRY, key, packed_array(len(lists), b"".join(lists)))
+        refused = way.run(way.client(key), TRY, key, commands.packed(lines))
         if refused:
             raise TargetRefused(
                 f"the server does not let this user write: {refused[0].decode(errors='replace')}",
@@ -64,17 +55,24 @@ def _refuse_commands(way: Way, layout: Layout, scratch: str) -> None:
             )
 
 
-def _refuse_key(way: Way, layout: Layout) -> None:
+def _refuse_key(way: Way, layout: Layout, *, fractions: bool) -> None:
     """The key itself where there is only one; else one that begins as all of them do."""
     literal = layout.key.literal
     key = literal if literal is not None else layout.key.prefix
     if not key:
         return
     client = way.client_of(hash_slot(key)) if way.is_cluster else way.seed
-    found: Any = client.type(key)
-    expected = {"string": b"string", "incr": b"string", "zset": b"zset"}.get(layout.kind, b"hash")
-    if literal is not None and layout.kind != "string" and found not in (b"none", expected):
+    needed = commands.packed(commands.all_of(layout, fractions=fractions))
+    held, forbidden = (text.decode() for text in way.run(client, LOOK, key, needed, 1))
+    if forbidden:
         raise TargetRefused(
-            f"the key {layout.key.text!r} holds a {found.decode()}, not a {expected.decode()}",
+            f"this user may not run {forbidden} on keys such as {layout.key.text!r}",
+            hint="docs/targets/redis.md has the ACL line: the pattern must let in every key of this sink",
+        )
+    expected = HOLDS.get(layout.kind)
+    if literal is not None and (held == "receipts" or (expected is not None and held not in ("none", expected))):
+        raise TargetRefused(
+            f"the key {layout.key.text!r} holds {held if held == 'receipts' else 'a ' + held}, "
+            f"not a {expected or 'string'}",
             hint="name another key, or remove this one",
         )

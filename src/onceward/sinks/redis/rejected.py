@@ -1,67 +1,106 @@
 """Rows that Redis does not take. A script is not rolled back, so they are found by looking, with nothing written.
 
-The rules are those of `pack` and of the checks in `scripts`. A counter is judged by all rows that would be added to it
-in this epoch, signs aside: what is left can be added in parts of any size.
+The rules are those of `pack` and of the checks in `scripts`: a counter must be able to hold what stands in it after
+each row, so that what is left can be added in parts of any size. At the end the script itself tries the rest, and
+writes nothing: an error that is in no rule is traced to its row by halving.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from onceward.connections.redis import Way, hash_slot
+from onceward.connections.redis import Way, driver, hash_slot
 from onceward.contracts import RejectedRow, SlotValues
-from onceward.sinks.redis import ledger
-from onceward.sinks.redis.layout import Layout, adds_fractions
+from onceward.errors import RowsRejected
+from onceward.sinks.bisection import Refusal, rejected_rows
+from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.redis import commands, ledger
+from onceward.sinks.redis.apply import Delivery
+from onceward.sinks.redis.arithmetic import MOST_FRACTION_DIGITS, MOST_WHOLE_DIGITS
+from onceward.sinks.redis.errors import classify
+from onceward.sinks.redis.layout import HOLDS, Layout, adds_fractions
 from onceward.sinks.redis.ledger import Scope
-from onceward.sinks.redis.rows import NULL_KEY, filled, no_number, not_numbers
+from onceward.sinks.redis.rows import NULL_KEY, faults, filled
+from onceward.sinks.redis.scripts import LOOK
 
 _ROWS_AT_ONCE = 5_000
-# Below the limits of the script by more than its sums of doubles can be off.
-_MOST_WHOLE = 4611686018427387904 * (1 - 1e-12)
-_MOST_FRACTION = 1e300 * (1 - 1e-12)
-_WHOLE = re.compile(rb"0|(?=.{1,20}\Z)-?[1-9][0-9]*")
-_FRACTION = re.compile(rb"[-+]?[0-9]+\.?[0-9]*([eE][-+]?[0-9]+)?")
-HOLDS = {"hash": "hash", "field": "hash", "hincr": "hash", "zset": "zset", "incr": "string"}
-"""What a key must hold, if anything; a string is set whatever was there."""
+_WHOLE = range(-(2**63), 2**63)
+# Below the limit of the script by more than its sums of doubles can be off.
+_MOST_FRACTION = 10.0**MOST_WHOLE_DIGITS * (1 - 1e-12)
+_IS_WHOLE = re.compile(rb"0|(?=.{1,20}\Z)-?[1-9][0-9]*")
+_IS_FRACTION = re.compile(rb"[-+]?([0-9]+)\.?([0-9]*)(?:[eE]([-+]?[0-9]+))?")
 
 
-def find_rejected(
-    way: Way, slots: Sequence[SlotValues], scope: Scope, layout: Layout, *, skips_null_keys: bool
-) -> list[RejectedRow]:
+def find_rejected(delivery: Delivery, slots: Sequence[SlotValues]) -> list[RejectedRow]:
     """All rows that are not in and would not be taken."""
-    judge, found = _Judge(way, layout), []
+    way, scope, layout = delivery.way, delivery.scope, delivery.layout
+    judge, found = _Judge(way, layout), list[RejectedRow]()
     for values, rows_in in zip(slots, ledger.rows_in(way.client(scope.key), slots, scope), strict=True):
         if rows_in == ledger.ALL:
             continue
+        # Without a row: an error that comes all the same is the fault of none.
+        delivery.try_out(replace(values, rows=0, read=partial(iter, ())))
         inside = _Inside(way, scope, values.slot, rows_in) if values.receipt is not None else None
+        fitting = list[int]()
         for row in _rows(values, layout):
+            why = None
             if row.key is None or row.member is None:
-                if not skips_null_keys:
-                    option = "key" if row.key is None else "member"
-                    found.append(RejectedRow(values.slot, row.number, NULL_KEY.format(option=option)))
-            elif inside is None or not inside.has(row.number, row.key):
+                if not delivery.skips_null_keys:
+                    why = NULL_KEY.format(option="key" if row.key is None else "member")
+            elif inside is not None and inside.has(row.number, row.key):
+                continue
+            else:
                 why = judge.why(row)
-                if why is not None:
-                    found.append(RejectedRow(values.slot, row.number, why))
+            if why is None:
+                fitting.append(row.number)
+            else:
+                found.append(RejectedRow(values.slot, row.number, why))
+        rest = replace(values, rows=len(fitting), read=partial(_only, values, fitting))
+        for other in rejected_rows([rest], partial(_tried_out, delivery)):
+            found.append(replace(other, row=fitting[other.row]))
     return found
+
+
+def _only(values: SlotValues, fitting: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """These rows of the slot, some thousand at a time."""
+    first = 0
+    wanted = np.asarray(fitting, np.int64)
+    for batch in values.read():
+        here = wanted[(wanted >= first) & (wanted < first + batch.num_rows)] - first
+        for start in range(0, len(here), _ROWS_AT_ONCE):
+            yield batch.take(pa.array(here[start : start + _ROWS_AT_ONCE]))
+        first += batch.num_rows
+
+
+def _tried_out(delivery: Delivery, values: SlotValues) -> Refusal | None:
+    try:
+        delivery.try_out(values)
+    except RowsRejected as error:
+        return Refusal(error.message)
+    except driver().RedisError as error:
+        if classify(error) is not ErrorClass.UNKNOWN:
+            raise
+        return Refusal(str(error), is_certain=False)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """`amount` is what a counter gets, without its sign; None: nothing. `wrong` says why the value is none that Redis
-    takes. `around` are key and member of the rows that it came with: they are asked about together."""
+    """`amount` is what a counter gets; None: nothing. `wrong` says what is wrong with the row whatever Redis holds.
+    `around` are key and member of the rows that it came with: they are asked about together."""
 
     number: int
     key: bytes | None
     member: bytes | None
-    amount: float | None
+    amount: int | float | None
     fractions: bool
     wrong: str | None
     around: Sequence[tuple[bytes | None, bytes | None]]
@@ -77,23 +116,21 @@ def _rows(values: SlotValues, layout: Layout) -> Iterator[_Row]:
 
 
 def _rows_of(batch: pa.RecordBatch, layout: Layout, first: int) -> Iterator[_Row]:
-    keys = _texts(layout.key, batch)
+    keys = filled(layout.key, batch)
     members = _texts(layout.member, batch) if layout.member is not None else [b""] * batch.num_rows
-    around = list(zip(keys, members, strict=True))
+    around = list(zip(keys.to_pylist(), members, strict=True))
     counts = layout.kind in ("incr", "hincr")
-    amounts = [1] * batch.num_rows if layout.value is None else batch.column(layout.value).to_pylist()
-    wrong = not_numbers(batch.column(layout.value), layout) if layout.value is not None else None
+    amounts = [1] * batch.num_rows if layout.value is None or not counts else batch.column(layout.value).to_pylist()
+    fractions = adds_fractions(layout, batch.schema)
+    wrong: dict[int, str] = {}
+    for fault in faults(batch, layout, keys):
+        for place in np.flatnonzero(np.asarray(fault.rows)).tolist():
+            wrong.setdefault(place, fault.why(place))
     for place, (key, member) in enumerate(around):
         amount = amounts[place] if counts else None
-        yield _Row(
-            first + place,
-            key,
-            member,
-            None if amount is None else abs(float(amount)),
-            counts and adds_fractions(layout, batch.schema),
-            no_number(layout, amounts[place]) if wrong is not None and wrong[place].as_py() else None,
-            around,
-        )
+        if fractions and amount is not None:
+            amount = float(amount)
+        yield _Row(first + place, key, member, amount, fractions, wrong.get(place), around)
 
 
 def _texts(template: Any, batch: pa.RecordBatch) -> list[bytes | None]:
@@ -129,8 +166,9 @@ class _Judge:
 
     way: Way
     layout: Layout
-    _types: dict[bytes, str] = field(default_factory=dict)
-    _sums: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
+    _keys: dict[bytes, str | None] = field(default_factory=dict)
+    """What is wrong with a key; None: nothing."""
+    _sums: dict[tuple[bytes, bytes], int | float | None] = field(default_factory=dict)
 
     def why(self, row: _Row) -> str | None:
         """Why the row is not taken; None when it is."""
@@ -138,61 +176,76 @@ class _Judge:
         counts = self.layout.kind in ("incr", "hincr")
         if row.wrong is not None:
             return row.wrong
-        if self.layout.kind == "string" or (counts and row.amount is None):
+        if counts and row.amount is None and self.layout.ttl_ms is None:
             return None
-        if key not in self._types:
-            self._ask_types({key for key, _ in row.around if key is not None})
-        held, expected = self._types[key], HOLDS[self.layout.kind]
-        if held not in ("none", expected):
-            return _of_key(key, f"it holds a {held}, not a {expected}")
-        return self._why_not_counted(row, key, member) if counts else None
+        if key not in self._keys:
+            self._ask_keys({key for key, _ in row.around if key is not None}, row.fractions)
+        why = self._keys[key]
+        if why is None and counts and row.amount is not None:
+            why = self._why_not_counted(row, row.amount, key, member)
+        return None if why is None else f"the key {key.decode(errors='backslashreplace')!r} cannot be written: {why}"
 
-    def _why_not_counted(self, row: _Row, key: bytes, member: bytes) -> str | None:
+    def _why_not_counted(self, row: _Row, amount: int | float, key: bytes, member: bytes) -> str | None:
         if (key, member) not in self._sums:
             self._ask_counters({(k, m) for k, m in row.around if k is not None and m is not None}, row.fractions)
         held = self._sums[key, member]
-        if math.isnan(held):
-            return _of_key(key, "what it holds is not a number that can be counted on")
-        total = held + (row.amount or 0.0)
-        if total >= (_MOST_FRACTION if row.fractions else _MOST_WHOLE):
-            return _of_key(key, "it would come near to what a counter can hold")
+        if held is None:
+            return "what it holds is not a number that can be counted on"
+        if not row.fractions and amount not in _WHOLE:
+            return "more would be added than a counter can hold"
+        total = held + amount
+        if abs(total) >= _MOST_FRACTION if row.fractions else total not in _WHOLE:
+            return "it would be more than a counter can hold"
         self._sums[key, member] = total
         return None
 
-    def _ask_types(self, keys: Iterable[bytes]) -> None:
-        new = [key for key in keys if key not in self._types]
-        for key, answer in self._asked((key, ("TYPE", key)) for key in new):
-            self._types[key] = answer.decode()
+    def _ask_keys(self, keys: Iterable[bytes], fractions: bool) -> None:
+        new = [key for key in keys if key not in self._keys]
+        needed = commands.packed(commands.all_of(self.layout, fractions=fractions))
+        answers = self.way.run_all(LOOK, [(self._client(key), key, (needed, 1)) for key in new])
+        for key, (held, forbidden) in zip(new, answers, strict=True):
+            self._keys[key] = self._why_not(held.decode(), forbidden.decode())
+
+    def _why_not(self, held: str, forbidden: str) -> str | None:
+        expected = HOLDS.get(self.layout.kind)
+        if forbidden:
+            return f"this user may not run {forbidden} on it"
+        if held == "receipts":
+            return "it holds receipts of onceward"
+        if expected is not None and held not in ("none", expected):
+            return f"it holds a {held}, not a {expected}"
+        return None
 
     def _ask_counters(self, places: Iterable[tuple[bytes, bytes]], fractions: bool) -> None:
         new = [place for place in places if place not in self._sums]
         is_field = self.layout.kind == "hincr"
-        usable = [place for place in new if self._types.get(place[0]) in ("none", HOLDS[self.layout.kind])]
-        commands = ((place, ("HGET", *place) if is_field else ("GET", place[0])) for place in usable)
-        for place, answer in self._asked(commands):
-            self._sums[place] = _held(answer, fractions)
-
-    def _asked(self, commands: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterator[tuple[Any, Any]]:
-        """Each command's answer, with what it was asked for; a pipeline for each server."""
-        sent: dict[int, tuple[Any, list[Any]]] = {}
-        for about, command in commands:
-            client = self.way.client_of(hash_slot(command[1])) if self.way.is_cluster else self.way.seed
+        usable = [place for place in new if place[0] in self._keys and self._keys[place[0]] is None]
+        sent: dict[int, tuple[Any, list[tuple[bytes, bytes]]]] = {}
+        for place in usable:
+            client = self._client(place[0])
             pipeline, asked = sent.setdefault(id(client), (client.pipeline(transaction=False), []))
-            pipeline.execute_command(*command)
-            asked.append(about)
+            pipeline.execute_command(*(("HGET", *place) if is_field else ("GET", place[0])))
+            asked.append(place)
         for pipeline, asked in sent.values():
-            yield from zip(asked, pipeline.execute(), strict=True)
+            for place, answer in zip(asked, pipeline.execute(), strict=True):
+                self._sums[place] = _held(answer, fractions)
+
+    def _client(self, key: bytes) -> Any:
+        return self.way.client_of(hash_slot(key)) if self.way.is_cluster else self.way.seed
 
 
-def _held(text: bytes | None, fractions: bool) -> float:
-    """What a counter holds, without its sign; NaN where that is no number to the script."""
+def _held(text: bytes | None, fractions: bool) -> int | float | None:
+    """What a counter holds; None where that is no number to the script."""
     if text is None:
-        return 0.0
-    if not (_FRACTION if fractions else _WHOLE).fullmatch(text):
-        return math.nan
-    number = abs(float(text))
-    return number if not fractions or number < _MOST_FRACTION else math.nan
-
-
-def _of_key(key: bytes, why: str) -> str:
-    return f"the key {key.decode(errors='backslashreplace')!r} cannot be written: {why}"
+        return 0
+    if not fractions:
+        return int(text) if _IS_WHOLE.fullmatch(text) and int(text) in _WHOLE else None
+    found = _IS_FRACTION.fullmatch(text)
+    if found is None:
+        return None
+    whole, fraction, power = len(found[1].lstrip(b"0")), len(found[2]), int(found[3] or 0)
+    if abs(power) > MOST_WHOLE_DIGITS + MOST_FRACTION_DIGITS:
+        return None
+    number = float(text)
+    fits = whole + max(power, 0) <= MOST_WHOLE_DIGITS and fraction - min(power, 0) <= MOST_FRACTION_DIGITS
+    return number if fits and abs(number) < _MOST_FRACTION else None

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from onceward.errors import RowsRejected
-from onceward.sinks.redis.columns import as_bytes
+from onceward.sinks.redis.columns import as_bytes, as_plain_numbers
 from onceward.sinks.redis.layout import Layout, Template, adds_fractions
 from onceward.sinks.redis.packing import FALSE, NIL, bytes_of, packed_array, packed_column
+from onceward.sinks.redis.scores import Fault, faults_of_numbers
 
 NULL_KEY = 'a null in a column of its {option}; null_keys="skip" leaves such rows out'
+_LIKE_RECEIPTS = (":receipts:", ":checkpoints:")
 
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
     """Some rows of a slot. `keys` is None where all rows have the layout's literal key.
 
-    `is_plain`: no value is null and no key goes, so that several rows can be written by one command. `names` are the
-    fields of a hash; `adds_fractions` tells which commands a counter needs.
+    `is_plain`: no value is null and no key goes, so that several rows can be written by one command. `is_suspect`: a
+    key looks like one of receipts, of whatever sink. `names` are the fields of a hash; `adds_fractions` tells how a
+    counter adds.
     """
 
     rows: pa.Array
     keys: pa.Array | None
     width: int
     is_plain: bool
+    is_suspect: bool
     names: tuple[str, ...] = ()
     adds_fractions: bool = False
 
@@ -42,18 +46,31 @@ class PackedRows:
 def pack(batch: pa.RecordBatch, layout: Layout, *, skips_null_keys: bool, first_row: int = 0) -> PackedRows:
     """The batch's rows as the script takes them; raises `RowsRejected` for one that Redis does not take.
 
-    `first_row` is where the batch begins in its slot, for messages.
+    `first_row` is where the batch begins in its slot, for messages. Every row that is written comes through here.
     """
     keys = None if layout.key.literal is not None else filled(layout.key, batch)
     members = None if layout.member is None else filled(layout.member, batch)
+    left_out = pa.array([False] * batch.num_rows) if skips_null_keys else None
     for option, column in (("key", keys), ("member", members)):
         if column is not None and column.null_count:
-            if not skips_null_keys:
+            if left_out is None:
                 raise _null_key(option, column, first_row)
-            kept = column.is_valid()
-            return pack(batch.filter(kept), layout, skips_null_keys=True, first_row=first_row)
+            left_out = pc.or_(left_out, column.is_null())
+    for fault in faults(batch, layout, keys):
+        at_fault = fault.rows if left_out is None else pc.and_not(fault.rows, left_out)
+        if pc.any(at_fault).as_py():
+            place = pc.index(at_fault, True).as_py()
+            raise RowsRejected(f"row {first_row + place}: {fault.why(place)}")
+    if left_out is not None and pc.any(left_out).as_py():
+        kept = pc.invert(left_out)
+        batch = batch.filter(kept)
+        keys, members = (None if column is None else column.filter(kept) for column in (keys, members))
+    return _packed(batch, layout, keys, members)
+
+
+def _packed(batch: pa.RecordBatch, layout: Layout, keys: pa.Array | None, members: pa.Array | None) -> PackedRows:
     gone = None if layout.delete is None else pc.fill_null(batch.column(layout.delete), False)
-    columns, is_plain = _values(batch, layout, gone, first_row)
+    columns, is_plain = _values(batch, layout, gone)
     # A sorted set takes the score before its member, a hash the field before its value.
     inner = [] if members is None else [packed_column(members)]
     parts = [*columns, *inner] if layout.kind == "zset" else [*inner, *columns]
@@ -61,8 +78,8 @@ def pack(batch: pa.RecordBatch, layout: Layout, *, skips_null_keys: bool, first_
         parts.insert(0, packed_column(keys))
     rows = pc.binary_join_element_wise(*parts, b"") if len(parts) > 1 else parts[0]
     names = layout.written(batch.schema) if layout.kind == "hash" else ()
-    fractions = layout.kind in ("incr", "hincr") and adds_fractions(layout, batch.schema)
-    return PackedRows(rows, keys, len(parts), is_plain, names, fractions)
+    fractions = adds_fractions(layout, batch.schema)
+    return PackedRows(rows, keys, len(parts), is_plain, _is_suspect(keys, layout), names, fractions)
 
 
 def filled(template: Template, batch: pa.RecordBatch) -> pa.Array:
@@ -78,15 +95,32 @@ def filled(template: Template, batch: pa.RecordBatch) -> pa.Array:
     return pc.binary_join_element_wise(*parts, b"") if len(parts) > 1 else parts[0]
 
 
-def _values(
-    batch: pa.RecordBatch, layout: Layout, gone: pa.Array | None, first_row: int
-) -> tuple[list[pa.Array], bool]:
-    if layout.kind in ("incr", "hincr") and layout.value is None:
+def faults(batch: pa.RecordBatch, layout: Layout, keys: pa.Array | None) -> Iterator[Fault]:
+    """What can be wrong with rows whatever the server holds. `keys` are those of the batch."""
+    if keys is not None:
+        for prefix in layout.reserved:
+            own = pc.fill_null(pc.starts_with(keys, pattern=prefix.decode()), False)
+            yield Fault(own, lambda place: f"its key {_shown(keys[place].as_py())} is one of onceward's own")
+    if layout.value is not None:
+        yield from faults_of_numbers(batch.column(layout.value), layout)
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode(errors="backslashreplace"))
+
+
+def _is_suspect(keys: pa.Array | None, layout: Layout) -> bool:
+    if keys is None:
+        return any(part.encode() in layout.key.prefix for part in _LIKE_RECEIPTS)
+    return any(pc.any(pc.match_substring(keys, part)).as_py() for part in _LIKE_RECEIPTS)
+
+
+def _values(batch: pa.RecordBatch, layout: Layout, gone: pa.Array | None) -> tuple[list[pa.Array], bool]:
+    counts = layout.kind in ("incr", "hincr")
+    if counts and layout.value is None:
         return [pa.repeat(pa.scalar(b"\xa11", pa.binary()), batch.num_rows)], True
-    names = layout.written(batch.schema)
-    if layout.kind in ("zset", "incr", "hincr"):
-        _refuse_non_numbers(batch.column(names[0]), layout, first_row)
-    columns = [as_bytes(batch.column(name)) for name in names]
+    as_stored = as_plain_numbers if counts else as_bytes
+    columns = [as_stored(batch.column(name)) for name in layout.written(batch.schema)]
     is_plain = not any(column.null_count for column in columns)
     packed = [packed_column(column) for column in columns]
     if gone is not None and pc.any(gone).as_py():
@@ -94,26 +128,6 @@ def _values(
         # A hash goes as a whole; elsewhere a value that is gone is a null.
         packed[0] = pc.if_else(gone, pa.scalar(FALSE if layout.kind == "hash" else NIL, pa.binary()), packed[0])
     return packed, is_plain
-
-
-def _refuse_non_numbers(column: pa.Array, layout: Layout, first_row: int) -> None:
-    """Redis would refuse them in the middle of a transaction."""
-    wrong = not_numbers(column, layout)
-    if wrong is not None and pc.any(wrong).as_py():
-        place = pc.index(pc.fill_null(wrong, False), True).as_py()
-        raise RowsRejected(f"row {first_row + place}: {no_number(layout, column[place].as_py())}")
-
-
-def not_numbers(column: pa.Array, layout: Layout) -> pa.Array | None:
-    """Where a score or an amount is none that Redis takes; None where the type has no such values."""
-    if layout.kind not in ("zset", "incr", "hincr") or not pt.is_floating(column.type):
-        return None
-    return pc.is_nan(column) if layout.kind == "zset" else pc.invert(pc.is_finite(column))
-
-
-def no_number(layout: Layout, value: object) -> str:
-    """What is wrong with it."""
-    return f"{layout.value!r} is {value}, which Redis cannot " + ("order by" if layout.kind == "zset" else "add")
 
 
 def _null_key(option: str, column: pa.Array, first_row: int) -> RowsRejected:

@@ -10,66 +10,108 @@ come between two calls, and what then happens:
 * the receipt has another fingerprint: nothing is written, and the caller is told.
 
 A script is not rolled back when one of its commands fails, so everything that could fail is looked at before the first
-write: types of keys, values of counters. Should a command fail all the same, the receipt is found `torn` ever after:
-it is written so before the first row and set right after the last.
+write: permissions, types of keys, values of counters. Should a command fail all the same, the receipt is found `torn`
+ever after: it is written so before the first row and set right after the last.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from onceward.sinks.redis.arithmetic import SUMS
+
 _CHECKS = """
 local expected = {hash = 'hash', field = 'hash', hincr = 'hash', zset = 'zset', incr = 'string'}
+local commands, probe = cmsgpack.unpack(ARGV[10]), ARGV[11]
 
-local function check_type(key)
+local function refuse(key, why) problem = problem or {'refused', key, why} end
+
+-- Before Redis 7 a script cannot ask; there, whoever may look at a key may write it too.
+local function may(line, key)
+  if redis.acl_check_cmd then return redis.acl_check_cmd(line[1], key, unpack(line, 2)) end
+  local found = redis.pcall('TYPE', key)
+  return not found.err or not found.err:find('NOPERM', 1, true)
+end
+
+-- Is it this key, or the command altogether? `probe` is a key on which it was allowed when the job started.
+local function forbid(key, line)
+  if may(line, probe) then return refuse(key, 'this user may not run ' .. line[1] .. ' on it') end
+  problem = {'forbidden', line[1], key}
+end
+
+-- A command that only looks.
+local function ask(command, key, ...)
+  local answer = redis.pcall(command, key, ...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if answer.err:find('NOPERM', 1, true) then forbid(key, {command, ...})
+  elseif answer.err:find('WRONGTYPE', 1, true) then
+    refuse(key, 'it holds a ' .. redis.call('TYPE', key).ok .. ', not a ' .. expected[kind])
+  else problem = answer end
+end
+"""
+
+_HOLDS_RECEIPTS = """
+-- Receipts and checkpoints whose keys begin otherwise than ours: another sink of onceward has written them.
+local function holds_receipts(key)
+  local place = key:find(':receipts:', 1, true) or key:find(':checkpoints:', 1, true)
+  if not place or redis.call('TYPE', key).ok ~= 'hash' then return false end
+  local field = redis.call('HSCAN', key, '0')[2][1] or ''
+  return field:match('^%w+/%d+/%d+$') or field:match('^%w+/settled$') or field:match('^%d+/%d+$')
+end
+"""
+
+_CHECKS_OF_ROWS = """
+local function check_key(key)
   if seen[key] then return end
   seen[key] = true
-  local found = redis.call('TYPE', key).ok
-  if kind ~= 'string' and found ~= 'none' and found ~= expected[kind] then
-    problem = {'refused', key, 'it holds a ' .. found .. ', not a ' .. expected[kind]}
+  for _, line in ipairs(redis.acl_check_cmd and commands or {}) do
+    if not may(line, key) then return forbid(key, line) end
+  end
+  if suspect and holds_receipts(key) then return refuse(key, 'it holds receipts of onceward') end
+  local counts = kind == 'incr' or kind == 'hincr'
+  if counts or kind == 'string' and not in_cluster and redis.acl_check_cmd then return end
+  local found = ask('TYPE', key)
+  if found and kind ~= 'string' and found.ok ~= 'none' and found.ok ~= expected[kind] then
+    refuse(key, 'it holds a ' .. found.ok .. ', not a ' .. expected[kind])
   end
 end
 
-local function is_number(text)
-  if fractions then
-    return text:match('^[-+]?%d+%.?%d*[eE]?[-+]?%d*$') and tonumber(text) and math.abs(tonumber(text)) < 1e300
-  end
-  return text == '0' or (text:match('^-?[1-9]%d*$') and #text <= 20)
-end
-
--- The sum of what a counter holds and of everything that is to be added, signs aside: below the limit no order of
--- additions can overflow.
+-- Row after row: the counter must be able to hold what stands in it after each, however the rows are cut into parts.
 local function check_counter(key, member, amount)
-  if not amount then return end
-  local sums = member and (totals[key] or {}) or totals
-  local name = member or key
+  if not amount and not ttl then return end
+  check_key(key)
+  if problem or not amount then return end
+  local sums, name = member and (totals[key] or {}) or totals, member or key
   if member then totals[key] = sums end
   if not sums[name] then
     local held
-    if member then held = redis.pcall('HGET', key, member) else held = redis.pcall('GET', key) end
-    if type(held) == 'table' then
-      check_type(key)
-      if not problem then error(held.err) end
-      return
-    end
-    held = held or '0'
-    if not is_number(held) then
-      problem = {'refused', key, 'what it holds is not a number that can be counted on'}
-      return
-    end
-    sums[name] = math.abs(tonumber(held))
+    if member then held = ask('HGET', key, member) else held = ask('GET', key) end
+    if problem then return end
+    sums[name] = sum_from(held or '0')
+    if not sums[name] then return refuse(key, 'what it holds is not a number that can be counted on') end
   end
-  sums[name] = sums[name] + math.abs(tonumber(amount))
-  if sums[name] >= (fractions and 1e300 or 4611686018427387904) then
-    problem = {'refused', key, 'it would come near to what a counter can hold'}
+  if not fractions and #amount > 18 and not sum_from(amount) then
+    return refuse(key, 'more would be added than a counter can hold')
   end
+  add(sums[name], amount)
+  if is_beyond(sums[name]) then refuse(key, 'it would be more than a counter can hold') end
 end
 
 local checks = {
-  string = check_type, hash = check_type, field = check_type, zset = check_type,
+  string = check_key, hash = check_key, field = check_key, zset = check_key,
   incr = function(key, t, i) check_counter(key, nil, t[i]) end,
   hincr = function(key, t, i) check_counter(key, t[i], t[i + 1]) end,
 }
+
+local function check(piece)
+  suspect = piece.suspect
+  if is_together(piece) and not literal and not suspect and not in_cluster and redis.acl_check_cmd then
+    local all = true
+    in_chunks(piece, function(from, upto) all = all and redis.acl_check_cmd('MSET', unpack(piece.t, from, upto)) end)
+    if all then return end
+  end
+  each(piece, checks[kind])
+end
 """
 
 _WRITES = """
@@ -99,8 +141,8 @@ function writes.hash(key, t, i)
       set[#set + 1] = value
     end
   end
-  if #set > 0 then redis.call('HSET', key, unpack(set)) end
-  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  for from = 1, #set, MANY do redis.call('HSET', key, unpack(set, from, math.min(from + MANY - 1, #set))) end
+  for from = 1, #gone, MANY do redis.call('HDEL', key, unpack(gone, from, math.min(from + MANY - 1, #gone))) end
   expire(key)
 end
 
@@ -115,31 +157,35 @@ function writes.zset(key, t, i)
 end
 
 function writes.incr(key, t, i)
-  if t[i] then redis.call(fractions and 'INCRBYFLOAT' or 'INCRBY', key, t[i]) end
+  if t[i] and not fractions then redis.call('INCRBY', key, t[i]) end
   expire(key)
 end
 
 function writes.hincr(key, t, i)
-  if t[i + 1] then redis.call(fractions and 'HINCRBYFLOAT' or 'HINCRBY', key, t[i], t[i + 1]) end
+  if t[i + 1] and not fractions then redis.call('HINCRBY', key, t[i], t[i + 1]) end
   expire(key)
 end
 
--- Rows without nulls, in one command for every thousand: a call from a script costs as much as what it calls.
-local many = {string = 'MSET', field = 'HSET', zset = 'ZADD'}
-
-local function write_many(piece)
-  local last = piece.rows * width
-  for i = 1, last, 1000 * width do
-    local upto = math.min(i + 1000 * width - 1, last)
-    if literal then redis.call(many[kind], literal, unpack(piece.t, i, upto))
-    else redis.call(many[kind], unpack(piece.t, i, upto)) end
+-- Counters with fractions were added up while they were looked at, and nobody came in between.
+local function write_sums()
+  for key, sums in pairs(totals) do
+    if kind == 'incr' then redis.call('SET', key, text_of(sums), 'KEEPTTL')
+    else for member, sum in pairs(sums) do redis.call('HSET', key, member, text_of(sum)) end end
   end
-  if literal and piece.rows > 0 then expire(literal) end
 end
 
+local many = {string = 'MSET', field = 'HSET', zset = 'ZADD'}
+
 local function write(piece)
-  local together = kind == 'string' and not literal and not ttl or literal and (kind == 'field' or kind == 'zset')
-  if together and piece.plain then write_many(piece) else each(piece, writes[kind]) end
+  if not is_together(piece) then
+    if not fractions or ttl then each(piece, writes[kind]) end
+    return
+  end
+  in_chunks(piece, function(from, upto)
+    if literal then redis.call(many[kind], literal, unpack(piece.t, from, upto))
+    else redis.call(many[kind], unpack(piece.t, from, upto)) end
+  end)
+  if literal and piece.rows > 0 then expire(literal) end
 end
 """
 
@@ -150,7 +196,9 @@ local kind, fractions = ARGV[4], ARGV[5] == '1'
 local ttl, literal = ARGV[6] ~= '' and ARGV[6] or nil, ARGV[7] ~= '' and ARGV[7] or nil
 local in_cluster, names = ARGV[8] == '1', cmsgpack.unpack(ARGV[9])
 local width = (literal and 0 or 1) + (kind == 'hash' and #names or (kind == 'string' or kind == 'incr') and 1 or 2)
-local seen, totals, problem = {}, {}, nil
+local seen, totals, suspect, problem = {}, {}, false, nil
+-- Lua hands no more than some thousand values to a command at once.
+local MANY = 1000
 
 local function each(piece, visit)
   for i = 1, piece.rows * width, width do
@@ -158,10 +206,35 @@ local function each(piece, visit)
     if problem then return end
   end
 end
+
+-- Rows without nulls, in one command for every thousand: a call from a script costs as much as what it calls.
+local function is_together(piece)
+  return piece.plain
+    and (kind == 'string' and not literal and not ttl or literal and (kind == 'field' or kind == 'zset'))
+end
+
+local function in_chunks(piece, visit)
+  local last = piece.rows * width
+  for from = 1, last, MANY * width do visit(from, math.min(from + MANY * width - 1, last)) end
+end
 """
+    + SUMS
     + _CHECKS
+    + _HOLDS_RECEIPTS
+    + _CHECKS_OF_ROWS
     + _WRITES
     + """
+-- What the promises rest on, looked at in the very step that relies on it. `ARGV[12]`: the policies that were found at
+-- the start, and whether there was an append-only file; empty: do not look.
+if ARGV[12] ~= '' then
+  local policies, journal = ARGV[12]:match('^(%S+) (%d)$')
+  local policy = redis.call('INFO', 'memory'):match('maxmemory_policy:([%w-]+)') or 'noeviction'
+  local keeps = redis.call('INFO', 'persistence'):match('aof_enabled:(%d)') or '0'
+  if not (',' .. policies .. ','):find(',' .. policy .. ',', 1, true) or journal > keeps then
+    return {'changed', policy, keeps}
+  end
+end
+
 -- How many rows of each slot are in, as its receipt or the watermark says.
 local done, marks, settled = {}, {}, tonumber(redis.call('HGET', receipts, generation .. '/settled') or '-1')
 
@@ -181,13 +254,14 @@ local function look(slot, fingerprint)
 end
 
 local pieces, after = {}, {}
-for i = 10, #ARGV, 8 do
+for i = 14, #ARGV, 9 do
   local slot, first, past = ARGV[i], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   if slot ~= '' and not done[slot] then look(slot, ARGV[i + 1]) end
   if problem then return problem end
   if slot == '' or done[slot] == first then
-    local t = ARGV[i + 7] ~= '' and cmsgpack.unpack(ARGV[i + 7]) or {}
-    pieces[#pieces + 1] = {rows = tonumber(ARGV[i + 5]), plain = ARGV[i + 6] == '1', t = t}
+    local t = ARGV[i + 8] ~= '' and cmsgpack.unpack(ARGV[i + 8]) or {}
+    local rows, plain, suspicious = tonumber(ARGV[i + 5]), ARGV[i + 6] == '1', ARGV[i + 7] == '1'
+    pieces[#pieces + 1] = {rows = rows, plain = plain, suspect = suspicious, t = t}
     if slot ~= '' then
       done[slot] = past
       after[slot] = marks[slot] .. ' ' .. ARGV[i + 3] .. (ARGV[i + 4] == '1' and ' in ' or ' part ') .. stamp
@@ -198,14 +272,14 @@ for i = 10, #ARGV, 8 do
 end
 if #pieces == 0 then return {'nothing'} end
 
-if kind ~= 'string' or in_cluster then
-  for _, piece in ipairs(pieces) do
-    each(piece, checks[kind])
-    if problem then return problem end
-  end
+for _, piece in ipairs(pieces) do
+  check(piece)
+  if problem then return problem end
 end
+if ARGV[13] == '1' then return {'fine'} end
 
 for slot in pairs(after) do redis.call('HSET', receipts, field_of(slot), marks[slot] .. ' 0 torn ' .. stamp) end
+if fractions then write_sums() end
 for _, piece in ipairs(pieces) do write(piece) end
 for slot, text in pairs(after) do redis.call('HSET', receipts, field_of(slot), text) end
 
@@ -226,6 +300,21 @@ local held = tonumber(redis.call('HGET', KEYS[1], ARGV[1] .. '/settled') or '-1'
 if held < tonumber(ARGV[2]) then redis.call('HSET', KEYS[1], ARGV[1] .. '/settled', ARGV[2]) end
 return math.max(held, tonumber(ARGV[2]))
 """
+
+LOOK: Final = (
+    _HOLDS_RECEIPTS
+    + """
+-- What a key holds, and the first of some commands that this user may not run on it. `ARGV[2]`: is it a suspect?
+local key = KEYS[1]
+for _, line in ipairs(cmsgpack.unpack(ARGV[1])) do
+  if redis.acl_check_cmd and not redis.acl_check_cmd(line[1], key, unpack(line, 2)) then return {'', line[1]} end
+end
+local found = redis.pcall('TYPE', key)
+if found.err then return found.err:find('NOPERM', 1, true) and {'', 'TYPE'} or found end
+if ARGV[2] == '1' and holds_receipts(key) then return {'receipts', ''} end
+return {found.ok, ''}
+"""
+)
 
 TRY: Final = """
 -- Every command that APPLY may use, on a key that is gone before anyone can see it.

@@ -6,7 +6,7 @@ driver. That step is a part of an epoch, of no more than `rows_at_once` rows; a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -15,12 +15,15 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 
 from onceward.connections.redis import Way, address, checked_url, driver, opened
-from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
 from onceward.errors import ConfigurationError, TargetRefused, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.redis import ledger
-from onceward.sinks.redis.apply import apply_to_cluster, apply_to_server
-from onceward.sinks.redis.layout import make_layout, refuse_unless_fitting
+from onceward.sinks.redis.apply import Delivery
+from onceward.sinks.redis.cautions import cautions
+from onceward.sinks.redis.errors import translated
+from onceward.sinks.redis.facts import Facts
+from onceward.sinks.redis.layout import DEFAULT_PREFIX, adds_fractions, make_layout, refuse_unless_fitting
 from onceward.sinks.redis.readiness import refuse_unless_able
 from onceward.sinks.redis.rejected import find_rejected
 
@@ -57,7 +60,7 @@ class RedisSink(TransactionalWriteAheadSink):
         ttl_s: float | None = None,
         null_keys: str = "refuse",
         rows_at_once: int | None = 5_000,
-        receipts_prefix: str = "onceward",
+        receipts_prefix: str = DEFAULT_PREFIX,
         timeout_s: float = 30.0,
         name: str | None = None,
     ) -> None:
@@ -77,6 +80,7 @@ class RedisSink(TransactionalWriteAheadSink):
                 by=by,
                 delete=delete,
                 ttl_s=ttl_s,
+                receipts_prefix=receipts_prefix,
             )
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
@@ -85,6 +89,7 @@ class RedisSink(TransactionalWriteAheadSink):
         self.rows_at_once = rows_at_once
         self.receipts_prefix = receipts_prefix
         self.timeout_s = timeout_s
+        self._facts: Facts | None = None
         self._check_options()
 
     def _check_options(self) -> None:
@@ -97,8 +102,6 @@ class RedisSink(TransactionalWriteAheadSink):
             wrong = f"timeout_s is {self.timeout_s}", "give seconds"
         elif not self.receipts_prefix or set(self.receipts_prefix) & set("{} \n"):
             wrong = f"receipts_prefix is {self.receipts_prefix!r}", "give a short text without braces or blanks"
-        elif self.layout.key.prefix.startswith(f"{self.receipts_prefix}:receipts:".encode()):
-            wrong = f"key {self.layout.key.text!r} is among the receipts", "choose another key or receipts_prefix"
         if wrong is not None:
             raise ConfigurationError(wrong[0], hint=wrong[1], sink=self.name)
 
@@ -111,13 +114,34 @@ class RedisSink(TransactionalWriteAheadSink):
             refuse_unless_fitting(self.layout, schema, output_mode=output_mode)
             try:
                 with self._opened() as way:
-                    key = ledger.key_of(self.receipts_prefix, "", self.name)
-                    refuse_unless_able(way, self.layout, database=self._database(), scratch=f"{key}check")
+                    self._facts = refuse_unless_able(
+                        way,
+                        self.layout,
+                        fractions=adds_fractions(self.layout, schema),
+                        database=self._database(),
+                        scratch=f"{ledger.key_of(self.receipts_prefix, '', self.name)}check",
+                    )
             except redis.RedisError as error:
                 raise TargetRefused(
                     f"cannot use the Redis server at {self.address}: {type(error).__name__}: {error}",
                     hint="check host, port, user and password, and that the server runs",
                 ) from error
+
+    def target_facts(self) -> Mapping[str, str]:
+        """See `Sink.target_facts`. The script looks at them again, in the first step of an epoch on each server."""
+        with translated(self.address), self._opened() as way:
+            return self._facts_of(way).named()
+
+    def cautions(self, needs: Needs) -> Iterable[Finding]:
+        """See `Sink.cautions`."""
+        with self._opened() as way:
+            return list(cautions(way, expires=self.layout.ttl_ms is not None))
+
+    def _facts_of(self, way: Way) -> Facts:
+        """As `check` found them; by a command that checks nothing, as they are now."""
+        if self._facts is None:
+            self._facts = Facts.asked(way)
+        return self._facts
 
     def _database(self) -> int:
         parts = urlsplit(self._url)
@@ -132,23 +156,29 @@ class RedisSink(TransactionalWriteAheadSink):
         """The rows of every slot that has no receipt yet, part by part, each with the receipts it brings forward."""
         if not slots:
             return True
-        scope = self._scope(job, checkpoint_id)
-        with attributed(sink=self.name, epoch=checkpoint_id, when_rejected=_MEND), self._opened() as way:
-            apply = apply_to_cluster if way.is_cluster else apply_to_server
-            return apply(
-                way,
-                slots,
-                scope,
-                self.layout,
-                rows_at_once=self.rows_at_once,
-                skips_null_keys=self.null_keys == "skip",
-            )
+        with self._delivery(job, checkpoint_id) as delivery:
+            return delivery.apply(slots)
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`. Of a slot that is partly in, only the rest is judged."""
-        scope = self._scope(job, checkpoint_id)
-        with attributed(sink=self.name, epoch=checkpoint_id, when_rejected=_MEND), self._opened() as way:
-            return find_rejected(way, slots, scope, self.layout, skips_null_keys=self.null_keys == "skip")
+        with self._delivery(job, checkpoint_id) as delivery:
+            return find_rejected(delivery, slots)
+
+    @contextmanager
+    def _delivery(self, job: JobIdentity, epoch: int) -> Iterator[Delivery]:
+        with (
+            attributed(sink=self.name, epoch=epoch, when_rejected=_MEND),
+            translated(self.address),
+            self._opened() as way,
+        ):
+            yield Delivery(
+                way,
+                self._scope(job, epoch),
+                self.layout,
+                self._facts_of(way),
+                rows_at_once=self.rows_at_once,
+                skips_null_keys=self.null_keys == "skip",
+            )
 
     def _scope(self, job: JobIdentity, epoch: int) -> ledger.Scope:
         return ledger.Scope(ledger.key_of(self.receipts_prefix, job.name, self.name), job.generation, epoch)

@@ -1,0 +1,49 @@
+"""What the sink's promises rest on in the server: that it evicts no receipt, and keeps what it has confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onceward.connections.redis import Way
+from onceward.contracts import refuse_change
+
+POLICY = "maxmemory-policy"
+JOURNAL = "append-only file"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of one server, or of all servers of a cluster: the policies that are in use, and whether all keep a journal."""
+
+    policies: tuple[str, ...]
+    keeps_journal: bool
+
+    @classmethod
+    def of(cls, infos: Sequence[Mapping[str, Any]]) -> Facts:
+        """As the servers say themselves."""
+        policies = {str(info.get("maxmemory_policy", "noeviction")) for info in infos}
+        return cls(tuple(sorted(policies)), all(bool(info.get("aof_enabled")) for info in infos))
+
+    @classmethod
+    def asked(cls, way: Way) -> Facts:
+        """Of a single server without asking it: it has told when the connection was opened."""
+        return cls.of([client.info() for client in way.primaries()] if way.is_cluster else [way.info])
+
+    def named(self) -> dict[str, str]:
+        """For a person, and for the manifests."""
+        return {POLICY: ", ".join(self.policies), JOURNAL: "on" if self.keeps_journal else "off"}
+
+    def argument(self) -> str:
+        """As the script compares them with what it finds."""
+        return f"{','.join(self.policies)} {int(self.keeps_journal)}"
+
+    def refuse(self, policy: str, *, keeps_journal: bool, epoch: int) -> None:
+        """Raise `TargetChanged` when a server is not as it was. A journal that is new is no harm."""
+        now = replace(
+            self,
+            policies=self.policies if policy in self.policies else (policy,),
+            keeps_journal=self.keeps_journal and keeps_journal,
+        )
+        refuse_change(self.named(), now.named(), epoch=epoch)
