@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 
-from onceward.connections.redis import Way, hash_slot
+from onceward.connections.redis import Way, hash_slot, tags
 from onceward.errors import TargetRefused
 from onceward.sinks.redis import commands
 from onceward.sinks.redis.facts import Facts
@@ -40,7 +40,7 @@ def refuse_unless_able(way: Way, layout: Layout, *, fractions: bool, database: i
             "Redis keeps no append-only file: rows and receipts since its last snapshot are lost together when it stops"
         )
     _refuse_commands(way, layout, scratch, fractions=fractions)
-    _refuse_key(way, layout, fractions=fractions)
+    _refuse_key(way, layout, scratch, fractions=fractions)
     return facts
 
 
@@ -55,15 +55,15 @@ def _refuse_commands(way: Way, layout: Layout, scratch: str, *, fractions: bool)
             )
 
 
-def _refuse_key(way: Way, layout: Layout, *, fractions: bool) -> None:
+def _refuse_key(way: Way, layout: Layout, scratch: str, *, fractions: bool) -> None:
     """The key itself where there is only one; else one that begins as all of them do."""
     literal = layout.key.literal
     key = literal if literal is not None else layout.key.prefix
     if not key:
         return
-    client = way.client_of(hash_slot(key)) if way.is_cluster else way.seed
+    beside = f"{scratch}:{{{tags()[hash_slot(key)]}}}" if way.is_cluster else scratch
     needed = commands.packed(commands.all_of(layout, fractions=fractions))
-    held, forbidden = (text.decode() for text in way.run(client, LOOK, key, needed, 1))
+    held, forbidden = (text.decode() for text in way.run(way.client(beside), LOOK, beside, key, needed))
     if forbidden:
         raise TargetRefused(
             f"this user may not run {forbidden} on keys such as {layout.key.text!r}",

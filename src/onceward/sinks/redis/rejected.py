@@ -42,7 +42,7 @@ _IS_FRACTION = re.compile(rb"[-+]?([0-9]+)\.?([0-9]*)(?:[eE]([-+]?[0-9]+))?")
 def find_rejected(delivery: Delivery, slots: Sequence[SlotValues]) -> list[RejectedRow]:
     """All rows that are not in and would not be taken."""
     way, scope, layout = delivery.way, delivery.scope, delivery.layout
-    judge, found = _Judge(way, layout), list[RejectedRow]()
+    judge, found = _Judge(way, scope, layout), list[RejectedRow]()
     for values, rows_in in zip(slots, ledger.rows_in(way.client(scope.key), slots, scope), strict=True):
         if rows_in == ledger.ALL:
             continue
@@ -165,6 +165,7 @@ class _Judge:
     """What the keys hold, asked for some thousand at a time, and what would be added to them."""
 
     way: Way
+    scope: Scope
     layout: Layout
     _keys: dict[bytes, str | None] = field(default_factory=dict)
     """What is wrong with a key; None: nothing."""
@@ -202,7 +203,7 @@ class _Judge:
     def _ask_keys(self, keys: Iterable[bytes], fractions: bool) -> None:
         new = [key for key in keys if key not in self._keys]
         needed = commands.packed(commands.all_of(self.layout, fractions=fractions))
-        answers = self.way.run_all(LOOK, [(self._client(key), key, (needed, 1)) for key in new])
+        answers = self.way.run_all(LOOK, [(self._client(key), self._beside(key), (key, needed)) for key in new])
         for key, (held, forbidden) in zip(new, answers, strict=True):
             self._keys[key] = self._why_not(held.decode(), forbidden.decode())
 
@@ -229,6 +230,10 @@ class _Judge:
         for pipeline, asked in sent.values():
             for place, answer in zip(asked, pipeline.execute(), strict=True):
                 self._sums[place] = _held(answer, fractions)
+
+    def _beside(self, key: bytes) -> str:
+        """A key of ours on the same server."""
+        return ledger.scope_of_group(self.scope, hash_slot(key)).key if self.way.is_cluster else self.scope.key
 
     def _client(self, key: bytes) -> Any:
         return self.way.client_of(hash_slot(key)) if self.way.is_cluster else self.way.seed

@@ -304,14 +304,15 @@ return math.max(held, tonumber(ARGV[2]))
 LOOK: Final = (
     _HOLDS_RECEIPTS
     + """
--- What a key holds, and the first of some commands that this user may not run on it. `ARGV[2]`: is it a suspect?
-local key = KEYS[1]
-for _, line in ipairs(cmsgpack.unpack(ARGV[1])) do
+-- What a key holds, and the first of some commands that this user may not run on it. It is no key of the call: that
+-- would be refused as a whole. In a cluster `KEYS[1]` is of the same hash slot.
+local key = ARGV[1]
+for _, line in ipairs(cmsgpack.unpack(ARGV[2])) do
   if redis.acl_check_cmd and not redis.acl_check_cmd(line[1], key, unpack(line, 2)) then return {'', line[1]} end
 end
 local found = redis.pcall('TYPE', key)
 if found.err then return found.err:find('NOPERM', 1, true) and {'', 'TYPE'} or found end
-if ARGV[2] == '1' and holds_receipts(key) then return {'receipts', ''} end
+if holds_receipts(key) then return {'receipts', ''} end
 return {found.ok, ''}
 """
 )
