@@ -179,7 +179,7 @@ def _write(world: World, state: dict[str, tuple[str, Any]], key: str, row: int, 
 def is_same(found: bytes | float, sent: Any) -> bool:
     """Whether what stands there reads as what was sent."""
     if isinstance(found, float):
-        return found == float(sent) and (isinstance(sent, float) or Decimal(repr(found)) == Decimal(sent))
+        return found == sent if isinstance(sent, (int, float)) else Decimal(repr(found)) == sent
     if isinstance(sent, bytes):
         return found == sent
     text = found.decode()
