@@ -49,6 +49,16 @@ def test_a_cent_added_twenty_thousand_times_is_two_hundred(server: RedisServer, 
     assert held(reader, "a") == ("200", "200")
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_that_fill_every_limb_lose_no_digit(server: RedisServer, reader: Reader, sign: int) -> None:
+    """Twenty thousand additions of nines: a double that was not carried in time would round."""
+    most = EXACT.multiply(Decimal("9" * 28 + "." + "9" * 10), sign)
+    batch = pa.record_batch({"k": ["a"] * 20_000, "by": pa.array([most] * 20_000, pa.decimal128(38, 10))})
+    for sink in counters(server, rows_at_once=None):
+        assert write(sink, batch)
+    assert held(reader, "a") == (plain(EXACT.multiply(most, 20_000)),) * 2
+
+
 def test_decimals_of_38_and_76_digits_keep_every_digit(server: RedisServer, reader: Reader) -> None:
     for name, most, kind in (
         ("38", Decimal("9" * 38), pa.decimal128(38, 0)),
