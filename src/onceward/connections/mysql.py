@@ -121,7 +121,13 @@ class Session:
             f"sql_mode = '{_SQL_MODE}'",
             "time_zone = '+00:00'",
             "sql_notes = 1",
+            "max_error_count = 64",
             "sql_safe_updates = 0",
+            "sql_select_limit = 18446744073709551615",
+            # A server whose defaults pass over keys and constraints, or chain transactions, does not do so for us.
+            "unique_checks = 1",
+            "foreign_key_checks = 1",
+            "completion_type = 0",
             # Of rows, and of tables.
             f"innodb_lock_wait_timeout = {lock_wait_s}",
             f"lock_wait_timeout = {lock_wait_s}",
@@ -141,7 +147,8 @@ class Session:
                 read_timeout=timeout_s,
                 write_timeout=timeout_s,
                 # MySQL, which has no such limit, takes it for a comment; there only the client gives up.
-                init_command=f"SET SESSION {', '.join(settings)} /*M!100106 , max_statement_time = {timeout_s} */",
+                init_command=f"SET SESSION {', '.join(settings)} "
+                f"/*M!100106 , max_statement_time = {timeout_s}, check_constraint_checks = 1 */",
                 # The server may ask for local data, but PyMySQL itself never opens a file that a server names.
                 client_flag=self._driver.constants.CLIENT.LOCAL_FILES,
                 local_infile=False,

@@ -19,6 +19,7 @@ from onceward.errors import ConfigurationError, OncewardError, TargetRefused, Ta
 from onceward.identity import Fingerprint, RunId, SinkName
 from onceward.sinks import MySQLSink
 from onceward.sinks.mysql.readiness import Readiness
+from onceward.sinks.mysql.reliance import Reliance
 from onceward.sinks.mysql.table import Server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.storage import LocalStorage
@@ -279,7 +280,8 @@ def test_the_doctor_hears_what_may_give_trouble(ground: Ground) -> None:
 @pytest.mark.parametrize("version", [(10, 5, 9), (5, 7, 40)])
 def test_servers_in_which_prepared_transactions_do_not_last_are_refused(version: tuple[int, ...]) -> None:
     server = Server(version, version[0] == 10, False, True, False)
-    sink = MySQLTwoPhaseSink(MySQLSink(URL, table="t")._settings, name="s")
+    settings = MySQLSink(URL, table="t")._settings
+    sink = MySQLTwoPhaseSink(settings, Reliance(settings), name="s")
     with pytest.raises(TargetRefused, match="too old"):
         Readiness(sink._settings, sink._ledger)._refuse_server(server)
 

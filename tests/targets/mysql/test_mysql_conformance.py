@@ -48,7 +48,7 @@ class TestUpsert(OnServer, TransactionalConformance):
     """With a record of every row that was ever written: in the table itself a repetition would hide behind its key."""
 
     def make_sink(self, name: str = "sink") -> MySQLWriteAheadSink:
-        sink: MySQLWriteAheadSink = self.ground.sink(name=name, mode="upsert", keys=["id"])
+        sink: MySQLWriteAheadSink = self.ground.sink(name=name, mode="upsert", keys=["id"], before_triggers="allow")
         sink.check(SCHEMA, output_mode="update")
         if not self.ground.query("SHOW TABLES LIKE 'written'"):
             self.ground.query("CREATE TABLE written LIKE `rows`")
@@ -58,6 +58,7 @@ class TestUpsert(OnServer, TransactionalConformance):
                 self.ground.query(
                     f"CREATE TRIGGER `{moment}` {moment} ON `rows` FOR EACH ROW INSERT INTO written VALUES ({columns})"
                 )
+            sink.check(SCHEMA, output_mode="update")
         return sink
 
     def read_rows(self) -> Rows:

@@ -39,7 +39,7 @@ def append_by_the_other_way(ground: Ground) -> tuple[Outlet, ...]:
 
 def upsert(ground: Ground) -> tuple[Outlet, ...]:
     """Read from a record of all that was ever written: in the table a repetition would hide behind its key."""
-    sink = ground.sink(table="upserted", mode="upsert", keys=["id"])
+    sink = ground.sink(table="upserted", mode="upsert", keys=["id"], before_triggers="allow")
     made = outlet(ground, sink)
     if not ground.query("SHOW TABLES LIKE 'written'"):
         ground.query("CREATE TABLE written LIKE upserted")
@@ -49,6 +49,7 @@ def upsert(ground: Ground) -> tuple[Outlet, ...]:
             ground.query(
                 f"CREATE TRIGGER `{moment}` {moment} ON upserted FOR EACH ROW INSERT INTO written VALUES ({columns})"
             )
+        made = outlet(ground, sink)
     return (Outlet(made.sink, lambda: ground.rows("written")),)
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from mysql_ground import JOB, Ground, send
 
-from onceward.connections.mysql import MySQLError
-from onceward.contracts import Receipt, SlotValues
-from onceward.errors import CheckpointRolledBack, RowsRejected
+from onceward.connections.mysql import Session
+from onceward.contracts import Receipt, SlotValues, TryAgain
+from onceward.errors import CheckpointRolledBack, RowsRejected, TargetChanged
 from onceward.identity import Fingerprint
 from onceward.recovery import divert_poison, find_poison, look_at
 from onceward.testing import Failed, Finished, Harness, Outlet, Source
@@ -120,17 +120,45 @@ def test_keys_that_only_look_alike_are_told_apart_in_a_table_of_ours(ground: Gro
     assert table(ground) == {app: number for number, app in enumerate(apps)}
 
 
-def test_in_a_table_that_ignores_case_the_last_of_both_spellings_stays(ground: Ground) -> None:
+@pytest.mark.parametrize("deleted", [None, "gone"])
+def test_s96_a_key_that_is_another_one_to_the_stream_and_the_same_to_the_table_is_rejected_and_overwrites_nothing(
+    ground: Ground, deleted: str | None
+) -> None:
+    """Case, accents and trailing blanks, as the table's collation has it."""
     ground.query(
         "CREATE TABLE `rows` (app VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY, "
         "count INT8) ENGINE=InnoDB"
     )
-    schema = SCHEMA.append(pa.field("gone", pa.bool_()))
-    sink = upserting(ground, schema, deleted="gone")
-    send(sink, 0, rows(("a", 1), ("A", 2), gone=[False, False]))
-    assert [row["count"] for row in ground.rows()] == [2]
-    send(sink, 1, rows(("A", 3), ("a", 4), gone=[False, True]))
-    assert ground.rows() == []
+    flags: dict[str, list[object]] = {"gone": [False]} if deleted else {}
+    sink: Any = upserting(ground, rows(("a", 1), **flags).schema, deleted=deleted)
+    send(sink, 0, rows(("a", 1), **flags))
+    for other in ("A", "ä", "a "):
+        with pytest.raises(RowsRejected, match="Duplicate entry"):
+            send(sink, 1, rows((other, 2), **flags))
+        both = rows(("a", 3), (other, 2), **{name: [*value, *value] for name, value in flags.items()})
+        (found,) = sink.find_rejected([SlotValues(0, 2, None, lambda both=both: iter([both]))], JOB, 1)
+        assert (found.row, "Duplicate entry" in found.why) == (1, True)
+        assert table(ground) == {"a": 1}
+    send(sink, 1, rows(("a", 3), **flags))
+    assert table(ground) == {"a": 3}
+
+
+def test_a_key_that_another_session_adds_in_the_same_moment_is_tried_again(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink: Any = upserting(ground)
+    execute, others = Session.execute, ["INSERT INTO `rows` VALUES ('a', 1)"]
+
+    def overtaken(self: Session, statement: str) -> Any:
+        if others and statement.startswith("INSERT INTO") and "onceward_latest" in statement:
+            ground.query(others.pop())
+        return execute(self, statement)
+
+    monkeypatch.setattr(Session, "execute", overtaken)
+    with pytest.raises(TryAgain, match="in the same moment"):
+        send(sink, 0, rows(("a", 2)))
+    assert send(sink, 0, rows(("a", 2)))
+    assert table(ground) == {"a": 2}
 
 
 def test_a_row_without_a_key_is_refused_and_the_epoch_waits_whole(ground: Ground) -> None:
@@ -151,9 +179,9 @@ def test_a_row_that_the_table_rejects_is_told_from_a_server_that_cannot(ground: 
         assert (caught.value.epoch, caught.value.sink) == (3, "mysql:rows")
     assert ground.rows() == []
     ground.query("RENAME TABLE `rows` TO elsewhere")
-    with pytest.raises(MySQLError, match="doesn't exist") as failed:
+    with pytest.raises(TargetChanged, match="doesn't exist") as failed:
         send(sink, 3, rows(("a", 1)))
-    assert failed.value.__notes__ == ["in epoch 3, on its way into table 'rows'"]
+    assert (failed.value.epoch, failed.value.sink) == (3, "mysql:rows")
 
 
 BAD = (3, 7, 8)

@@ -1,6 +1,6 @@
-"""Waits that were cut off: for whom they were, as far as the server can be asked afterwards.
+"""Failures for which no row is to blame, in words that say what to do: waits that were cut off, and what is gone.
 
-No row is to blame for such a failure, and it says nothing about what an earlier try has left: that is for the receipts.
+They say nothing about what an earlier try has left: that is for the receipts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 
 from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, TOOK_TOO_LONG, MySQLError
-from onceward.errors import TargetUnavailable
+from onceward.errors import TargetChanged, TargetUnavailable
 from onceward.sinks.mysql.settings import Settings
 
 _SHOWN = 3
@@ -20,12 +20,25 @@ def is_cut_off(error: Exception) -> bool:
 
 
 def explained(error: MySQLError, settings: Settings) -> MySQLError:
-    """The same error, which says what the limit is and who may be in the way."""
+    """The same error; where a wait was cut off, it says what the limit is and who may be in the way."""
     if error.code == LOCK_WAIT_TIMEOUT:
         locked = f"{settings.table!r} or its receipts were locked for longer than lock_timeout_s"
         text = f"{error.text}: {locked} = {settings.lock_timeout_s:g}{_unfinished(settings)}"
         return MySQLError(error.code, text)
+    if error.code not in TOOK_TOO_LONG:
+        return error
     return MySQLError(error.code, f"{error.text}: timeout_s = {settings.timeout_s:g} is how long a statement may take")
+
+
+def changed(error: MySQLError, settings: Settings, *, sink: str, epoch: int | None = None) -> TargetChanged:
+    """Something that was there at the start is gone, or not as it was."""
+    return TargetChanged(
+        f"table {settings.table!r} is not as it was when the job started: {error}",
+        epoch=epoch,
+        sink=sink,
+        hint="put it back, or start again: the start examines the table as it is now, and goes on or says what to "
+        "mend; nothing is lost, what is staged stays staged",
+    )
 
 
 def staging_failed(error: MySQLError, settings: Settings, *, epoch: int, sink: str) -> TargetUnavailable:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from onceward.connections.mysql import quoted
 from onceward.errors import TargetRefused
+from onceward.sinks.mysql.ledger import LEDGER_KEYS
 from onceward.sinks.mysql.settings import Settings, why_no_identifier
-from onceward.sinks.mysql.table import Column, Server, Table, columns_as_sql, declared
+from onceward.sinks.mysql.table import Column, Index, Server, Table, columns_as_sql, declared, has_fractions
 from onceward.sinks.mysql.text import refused
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set"})
+_MEMBERS = frozenset({"enum", "set"})
+# Tried with every character of the first plane, there and back: in all others each has a code of its own, or none.
+_CHARSETS_THAT_MERGE = frozenset({"cp932"})
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
@@ -72,11 +77,9 @@ def _refuse_field(field: pa.Field, settings: Settings) -> None:
 def refuse_table(table: Table, settings: Settings, schema: pa.Schema, server: Server) -> None:
     """Raise `TargetRefused`, with the statement that mends it, when these columns do not fit the table."""
     target = settings.target
-    if table.engine.lower() != "innodb":
-        raise TargetRefused(
-            f"table {settings.table!r} is kept by {table.engine}, which has no transactions",
-            hint=f"run: ALTER TABLE {target} ENGINE=InnoDB;",
-        )
+    if "VIEW" in table.kind:
+        raise TargetRefused(f"{settings.table!r} is a view", hint="name the table behind it")
+    _refuse_engine(settings.table, table, target)
     stream = {field.name.lower(): field for field in schema}
     missing = [field for name, field in stream.items() if name not in table.columns]
     if missing:
@@ -95,8 +98,42 @@ def refuse_table(table: Table, settings: Settings, schema: pa.Schema, server: Se
         )
     for name, field in stream.items():
         _refuse_column(table.columns[name], field, target, server)
+    _refuse_triggers(table, settings)
     if settings.keys:
         _refuse_keys(table, settings, frozenset(stream))
+
+
+def refuse_engines(target: Table, ours: Mapping[str, Table], settings: Settings) -> None:
+    """Raise `TargetRefused` when rows and receipts would not be rolled back together, or a receipt be taken twice."""
+    _refuse_engine(settings.table, target, settings.target)
+    for name, table in ours.items():
+        stands = f"{quoted(settings.database)}.{quoted(name)}"
+        _refuse_engine(name, table, stands)
+        key = LEDGER_KEYS[name]
+        if not any(index.is_exactly(frozenset({key})) for index in table.unique):
+            raise TargetRefused(
+                f"table {name!r} has lost its primary key", hint=f"run: ALTER TABLE {stands} ADD PRIMARY KEY ({key});"
+            )
+
+
+def _refuse_engine(name: str, table: Table, target: str) -> None:
+    if table.engine.lower() != "innodb":
+        raise TargetRefused(
+            f"table {name!r} is kept by {table.engine or 'no engine'}, which has no transactions",
+            hint=f"run: ALTER TABLE {target} ENGINE=InnoDB;",
+        )
+
+
+def _refuse_triggers(table: Table, settings: Settings) -> None:
+    events = {"INSERT", "UPDATE"} if settings.mode == "upsert" else {"INSERT"}
+    found = [trigger for trigger in table.triggers if trigger.may_change_values and trigger.event in events]
+    if found and settings.before_triggers == "refuse":
+        raise TargetRefused(
+            f"trigger {found[0].name!r} of table {settings.table!r} runs before each {found[0].event} and may change "
+            "the values that are stored",
+            hint='say before_triggers="allow" if that is wished, or drop the trigger: '
+            f"DROP TRIGGER {quoted(settings.database)}.{quoted(found[0].name)};",
+        )
 
 
 def _refuse_column(column: Column, field: pa.Field, target: str, server: Server) -> None:
@@ -105,16 +142,23 @@ def _refuse_column(column: Column, field: pa.Field, target: str, server: Server)
             f"column {column.name!r} is computed by the table and cannot take {field.type}",
             hint="leave it out of the query",
         )
-    if not _takes(column, field.type):
+    if not _takes(column, field.type, server):
         raise TargetRefused(
             f"column {column.name!r} is declared {column.declared} and cannot keep every {field.type} as it is",
             hint=f"cast it in the query, or run: ALTER TABLE {target} "
             f"MODIFY {columns_as_sql([column.name])} {declared(field.type, server)};",
         )
+    if column.charset in _CHARSETS_THAT_MERGE:
+        raise TargetRefused(
+            f"column {column.name!r} is kept in the character set {column.charset}, which has one code for several "
+            "characters: another text would be read than was written",
+            hint=f"run: ALTER TABLE {target} MODIFY {columns_as_sql([column.name])} "
+            f"{column.declared} CHARACTER SET utf8mb4;",
+        )
 
 
-def _takes(column: Column, kind: pa.DataType) -> bool:
-    """Whether every value of the type can be stored unchanged, but for its length."""
+def _takes(column: Column, kind: pa.DataType, server: Server) -> bool:
+    """Whether every value of the type can be stored unchanged, but for those that `misfit` finds row by row."""
     if pt.is_dictionary(kind):
         kind = kind.value_type
     if pt.is_boolean(kind):
@@ -126,7 +170,9 @@ def _takes(column: Column, kind: pa.DataType) -> bool:
         whole = (column.precision or 0) - scale
         return bool(column.kind == "decimal" and scale >= kind.scale and whole >= kind.precision - kind.scale)
     if pt.is_floating(kind):
-        return bool(column.kind == "double" or (column.kind == "float" and kind.bit_width <= 32))
+        # FLOAT(7, 2) and DOUBLE(9, 2) round to their digits without a word.
+        is_float = column.kind == "double" or (column.kind == "float" and kind.bit_width <= 32)
+        return is_float and column.scale is None
     if pt.is_date(kind):
         return column.kind in {"date", "datetime"}
     if pt.is_time(kind):
@@ -139,7 +185,10 @@ def _takes(column: Column, kind: pa.DataType) -> bool:
         return bool(column.length == kind.byte_width)
     if "binary" in str(kind):
         return column.kind in _BYTES
-    return column.kind in _TEXTS
+    if column.kind == "json" and not server.is_mariadb:
+        # MySQL keeps what a JSON text says, not the text, and all numbers with a fraction as doubles.
+        return bool(pt.is_nested(kind)) and not has_fractions(kind)
+    return column.kind in _TEXTS and not (pt.is_nested(kind) and column.kind in _MEMBERS)
 
 
 def _takes_integer(column: Column, kind: pa.DataType) -> bool:
@@ -152,24 +201,32 @@ def _takes_integer(column: Column, kind: pa.DataType) -> bool:
         return bool(width >= kind.bit_width if column.is_unsigned else width > kind.bit_width)
     if column.kind == "decimal":
         return not (column.is_unsigned and is_signed) and (column.precision or 0) - (column.scale or 0) >= digits
-    return bool(column.kind == "double" and kind.bit_width <= 32)
+    return bool(column.kind == "double" and column.scale is None and kind.bit_width <= 32)
 
 
 def _refuse_keys(table: Table, settings: Settings, stream: frozenset[str]) -> None:
     keys = frozenset(key.lower() for key in settings.keys)
-    if keys not in table.unique:
+    if not any(index.is_exactly(keys) for index in table.unique):
         raise TargetRefused(
             f"table {settings.table!r} has no unique index on {', '.join(settings.keys)}, which an upsert needs",
             hint=f"run: ALTER TABLE {settings.target} ADD UNIQUE ({columns_as_sql(settings.keys)});",
         )
-    others = [index for index in table.unique if not index >= keys and not index & (table.counting - stream)]
+    others = [index for index in table.unique if not _is_harmless(index, keys, table.counting - stream)]
     if others:
         raise TargetRefused(
-            f"table {settings.table!r} has a second unique index on {_named(table, others)}: a row that meets another "
-            "one there would change that one, whatever its key",
-            hint=f"use those columns as keys, or drop the index from {settings.target}",
+            f"table {settings.table!r} has a second unique index on {', '.join(others[0].parts)}: rows with different "
+            "keys could not both be stored",
+            hint=f"use those columns as keys, or run: ALTER TABLE {settings.target} "
+            f"DROP INDEX {quoted(others[0].name)};",
+        )
+    order = table.columns.get((settings.order_by or "").lower())
+    if order is not None and order.kind in _MEMBERS:
+        raise TargetRefused(
+            f"column {order.name!r} is declared {order.declared}, which is ordered by the places of its members",
+            hint="order by a number, a time or a text",
         )
 
 
-def _named(table: Table, indexes: Sequence[frozenset[str]]) -> str:
-    return "; ".join(", ".join(table.columns[name].name for name in sorted(index)) for index in indexes)
+def _is_harmless(index: Index, keys: frozenset[str], numbered: frozenset[str]) -> bool:
+    """Two rows that are one to it have the same key anyway, or the server gives them different numbers."""
+    return index.whole >= keys or bool(index.whole & numbered)

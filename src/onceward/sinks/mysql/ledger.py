@@ -15,6 +15,8 @@ from onceward.identity import STRAIGHT, Fingerprint, Generation, JobIdentity, Si
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
+LEDGER_KEYS = {RECEIPTS: "receipt", WATERMARKS: "scope"}
+"""Their primary keys."""
 
 # Exact comparison on every server, whatever the database's own default is.
 _TEXT = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
 
-from onceward.connections.mysql import Session
+from onceward.connections.mysql import MySQLError, Session
 from onceward.errors import TargetRefused
+from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.mysql.errors import classify
+from onceward.sinks.mysql.misfit import misfit
 from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.table import Table
 from onceward.sinks.mysql.text import lines, load_statement
 
 # Enough that the round trip of a statement does not count, little enough that memory stays flat.
@@ -17,8 +21,12 @@ _BYTES_IN_A_LOAD = 4 << 20
 _WARNINGS_SHOWN = 3
 
 
+class RowRefused(TargetRefused):
+    """The table would not store a row as it is."""
+
+
 class Loader:
-    """Gathers batches of one slot. `into` is the table as it stands in statements."""
+    """Gathers batches of one slot. `into` is the table as it stands in statements, the target or one of its columns."""
 
     def __init__(self, into: str, settings: Settings, *, slot: int) -> None:
         self._into, self._settings, self._slot = into, settings, slot
@@ -35,11 +43,11 @@ class Loader:
         self._bytes += batch.nbytes
         return self._bytes >= _BYTES_IN_A_LOAD
 
-    def flush(self, session: Session) -> None:
+    def flush(self, session: Session, target: Table) -> None:
         """Load what waits."""
-        self.loading(session)()
+        self.loading(session, target)()
 
-    def loading(self, session: Session) -> Callable[[], None]:
+    def loading(self, session: Session, target: Table) -> Callable[[], None]:
         """What loads the batches that wait now, in whatever thread. Others may be added meanwhile.
 
         A row that the server would change, or leave out, refuses them all.
@@ -47,34 +55,45 @@ class Loader:
         batches, first = self._waiting, self.rows + 1
         self._waiting, self._bytes = [], 0
         self.rows += sum(batch.num_rows for batch in batches)
-        return partial(self._load, session, batches, first, self.rows - first + 1)
+        return partial(self._load, session, target, batches, first)
 
-    def _load(self, session: Session, batches: list[pa.RecordBatch], first: int, rows: int) -> None:
+    def _load(self, session: Session, target: Table, batches: list[pa.RecordBatch], first: int) -> None:
         if not batches:
             return
-        statement = load_statement(self._into, batches[0].schema)
-        stored, warnings = session.load(statement, self._lines(batches, first))
+        self._refuse_misfits(batches, target, first)
+        rows = sum(batch.num_rows for batch in batches)
+        texts = (text for batch in batches for text in lines(batch))
+        stored, warnings = session.load(load_statement(self._into, batches[0].schema), texts)
         if stored != rows or warnings:
             raise self._refusal(session, first, rows, stored)
 
-    def _lines(self, batches: list[pa.RecordBatch], first: int) -> Iterator[memoryview]:
+    def _refuse_misfits(self, batches: list[pa.RecordBatch], target: Table, first: int) -> None:
+        """Before the statement begins: the server keeps what it got of a load that ends early."""
         for batch in batches:
-            yield from lines(batch, first_row=first, non_finite=self._settings.non_finite)
+            found = misfit(batch, target, non_finite=self._settings.non_finite)
+            if found is not None:
+                said = f"column {found.column!r} has {found.value} in row {first + found.row}, and {found.why}"
+                raise self._refused(said, found.hint)
             first += batch.num_rows
 
     def _refuse_missing_keys(self, batch: pa.RecordBatch) -> None:
         for field, column in zip(batch.schema, batch.columns, strict=True):
             if field.name.lower() in self._keys and column.null_count:
-                raise TargetRefused(
+                raise RowRefused(
                     f"a row of slot {self._slot} has no value in key column {field.name!r}: nothing tells which row "
                     "of the table it is",
                     hint="filter such rows out in the query",
                 )
 
-    def _refusal(self, session: Session, first: int, rows: int, stored: int) -> TargetRefused:
-        said = [text for _, _, text in session.execute(f"SHOW WARNINGS LIMIT {_WARNINGS_SHOWN}")]
-        reason = "; ".join(said) or f"it took {stored} of {rows} rows"
-        return TargetRefused(
-            f"table {self._settings.table!r} does not take a row of slot {self._slot} as it is: {reason}",
-            hint=f"rows are counted from row {first} of the slot; mend the value in the query, or the table",
-        )
+    def _refusal(self, session: Session, first: int, rows: int, stored: int) -> Exception:
+        """`LOAD DATA LOCAL` makes warnings of errors, also of those for which no row is to blame."""
+        said = session.execute(f"SHOW WARNINGS LIMIT {_WARNINGS_SHOWN}")
+        for _, code, text in said:
+            if classify(MySQLError(int(code), text)) is ErrorClass.TARGET:
+                return MySQLError(int(code), text)
+        reason = "; ".join(text for _, _, text in said) or f"it took {stored} of {rows} rows"
+        return self._refused(reason, f"rows are counted from row {first} of the slot; mend the value in the query")
+
+    def _refused(self, why: str, hint: str) -> RowRefused:
+        where = f"table {self._settings.table!r} does not take a row of slot {self._slot} as it is"
+        return RowRefused(f"{where}: {why}", hint=f"{hint}, or mend the table")

@@ -1,4 +1,12 @@
-"""An upsert as statements: the rows of an epoch, put in order in a temporary table, and then into the target."""
+"""An upsert as statements: the rows of an epoch, put in order in a temporary table, and then into the target.
+
+Not by ON DUPLICATE KEY UPDATE, which changes whatever row it meets in *any* unique index: one over a part of a column,
+one that came while the job ran, one whose collation takes two keys for the same. A row changes the one that has exactly
+its key, or is inserted; where the table then knows better, it says so, and no row is lost under another one.
+
+Others may write meanwhile. A row that was found is locked in the same moment, so that nobody removes it before it is
+changed. One that was not found is inserted without another look: if someone has added its key, the index says so.
+"""
 
 from __future__ import annotations
 
@@ -7,69 +15,104 @@ from dataclasses import dataclass
 
 from onceward.connections.mysql import quoted
 from onceward.sinks.mysql.settings import Settings
-from onceward.sinks.mysql.table import columns_as_sql
-
-ROW = "onceward_row"
-"""Counts the rows of the temporary table in the order in which they came."""
+from onceward.sinks.mysql.table import Table, columns_as_sql
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """For the stream's `columns`. What makes two keys one is the target's own collation, in every statement."""
+    """For the stream's `columns`, into a `table`."""
 
     settings: Settings
     columns: tuple[str, ...]
+    table: Table
 
     def create(self) -> str:
         """The temporary table. Its columns are those of the target; it commits nothing and ends with the session."""
         deleted = [f", {quoted(name)} BOOLEAN" for name in self.columns if not self.settings.is_stored(name)]
         return (
             f"CREATE TEMPORARY TABLE {self.settings.incoming} "
-            f"({quoted(ROW)} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY{''.join(deleted)}) ENGINE=InnoDB "
+            f"({self._row} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY{''.join(deleted)}) ENGINE=InnoDB "
             f"SELECT {columns_as_sql(self._stored)} FROM {self.settings.target} WHERE FALSE"
         )
 
     def apply(self) -> Iterator[str]:
         """Statements that bring the target up to date, to be run in this order."""
-        if self.settings.deleted is None:
-            # Row after row in their order, so that of several rows with one key the last one stays.
-            yield self._insert(f"{self.settings.incoming} AS incoming", "TRUE", self._order("incoming"))
-            return
-        flag = f"incoming.{quoted(self.settings.deleted)}"
-        matching = " AND ".join(f"target.{quoted(key)} = incoming.{quoted(key)}" for key in self.settings.keys)
-        yield (
-            f"DELETE target FROM {self.settings.target} AS target JOIN {self._newest()} AS incoming ON {matching} "
-            f"WHERE incoming.{quoted(_RANK)} = 1 AND {flag}"
+        yield self._find_latest()
+        latest = (
+            f"{self.settings.latest} AS latest STRAIGHT_JOIN {self.settings.incoming} AS incoming "
+            f"ON incoming.{self._row} = latest.number"
         )
-        condition = f"incoming.{quoted(_RANK)} = 1 AND NOT COALESCE({flag}, FALSE)"
-        yield self._insert(f"{self._newest()} AS incoming", condition, self._order("incoming"))
+        stays = "TRUE"
+        if self.settings.deleted is not None:
+            flag = f"incoming.{quoted(self.settings.deleted)}"
+            stays = f"NOT COALESCE({flag}, FALSE)"
+            yield f"DELETE target FROM {latest} STRAIGHT_JOIN {self._target()} WHERE latest.is_there AND {flag}"
+        keys = {key.lower() for key in self.settings.keys}
+        others = [name for name in self._stored if name.lower() not in keys]
+        if others:
+            changes = ", ".join(f"target.{quoted(name)} = incoming.{quoted(name)}" for name in others)
+            yield (f"UPDATE {latest} STRAIGHT_JOIN {self._target()} SET {changes} WHERE latest.is_there AND {stays}")
+        values = ", ".join(f"incoming.{quoted(name)}" for name in self._stored)
+        yield (
+            f"INSERT INTO {self.settings.target} ({columns_as_sql(self._stored)}) SELECT {values} FROM {latest} "
+            f"WHERE NOT latest.is_there AND {stays} ORDER BY latest.number"
+        )
+
+    def _find_latest(self) -> str:
+        """Of the rows with one key the last, and whether the target has its key, which is then locked. (A temporary
+        table may stand only once in a statement of MySQL, so that a window function does what a join would.)"""
+        apart = ", ".join(_exact(f"part.{quoted(key)}") if self._is_text(key) else quoted(key) for key in self._keys)
+        wanted = [quoted(self.settings.order_by)] if self.settings.order_by is not None else []
+        order = ", ".join(f"part.{name} DESC" for name in [*wanted, self._row])
+        keys = ", ".join(f"part.{quoted(key)}" for key in self._keys)
+        rank = f"ROW_NUMBER() OVER (PARTITION BY {apart} ORDER BY {order}) AS {self._rank}"
+        ranked = f"SELECT part.{self._row}, {keys}, {rank} FROM {self.settings.incoming} AS part"
+        found = f"incoming.{self._row} AS number, target.{quoted(self._keys[0])} IS NOT NULL AS is_there"
+        return (
+            f"CREATE TEMPORARY TABLE {self.settings.latest} (number BIGINT UNSIGNED PRIMARY KEY, is_there BOOLEAN) "
+            f"ENGINE=InnoDB SELECT {found} "
+            f"FROM ({ranked}) AS incoming LEFT JOIN {self._target()} WHERE incoming.{self._rank} = 1 FOR UPDATE"
+        )
+
+    def _target(self) -> str:
+        """Found by the key's own index, so that no other rows are locked; and then to the letter: what is one key to a
+        collation may be two to the stream."""
+        names = frozenset(key.lower() for key in self._keys)
+        index = next(quoted(index.name) for index in self.table.unique if index.is_exactly(names))
+        matching = [f"target.{quoted(key)} = incoming.{quoted(key)}" for key in self._keys]
+        matching += [
+            f"{_exact(f'target.{quoted(key)}')} = {_exact(f'incoming.{quoted(key)}')}"
+            for key in self._keys
+            if self._is_text(key)
+        ]
+        return f"{self.settings.target} AS target FORCE INDEX ({index}) ON {' AND '.join(matching)}"
+
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        return self.settings.keys
 
     @property
     def _stored(self) -> list[str]:
         return [name for name in self.columns if self.settings.is_stored(name)]
 
-    def _insert(self, source: str, condition: str, order: str) -> str:
-        stored = self._stored
-        keys = {key.lower() for key in self.settings.keys}
-        # A row of nothing but keys has nothing to change, and the statement wants something.
-        others = [name for name in stored if name.lower() not in keys] or stored[:1]
-        changes = ", ".join(f"{quoted(name)} = VALUES({quoted(name)})" for name in others)
-        values = ", ".join(f"incoming.{quoted(name)}" for name in stored)
-        return (
-            f"INSERT INTO {self.settings.target} ({columns_as_sql(stored)}) SELECT {values} FROM {source} "
-            f"WHERE {condition} ORDER BY {order} ON DUPLICATE KEY UPDATE {changes}"
-        )
+    @property
+    def _row(self) -> str:
+        """Counts the rows of the temporary table in the order in which they came."""
+        return quoted(self._free("onceward_row"))
 
-    def _order(self, table: str, direction: str = "") -> str:
-        wanted = [self.settings.order_by] if self.settings.order_by is not None else []
-        return ", ".join(f"{table}.{quoted(name)}{direction}" for name in [*wanted, ROW])
+    @property
+    def _rank(self) -> str:
+        return quoted(self._free("onceward_rank"))
 
-    def _newest(self) -> str:
-        """The rows with their rank among those of one key; the last has rank 1. (A temporary table may stand only once
-        in a statement of MySQL, so that a window function does what a join would.)"""
-        keys = ", ".join(f"part.{quoted(key)}" for key in self.settings.keys)
-        rank = f"ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY {self._order('part', ' DESC')})"
-        return f"(SELECT part.*, {rank} AS {quoted(_RANK)} FROM {self.settings.incoming} AS part)"
+    def _free(self, name: str) -> str:
+        """A name that no column of the stream has."""
+        while name in {column.lower() for column in self.columns}:
+            name += "_"
+        return name
+
+    def _is_text(self, key: str) -> bool:
+        return self.table.columns[key.lower()].collation is not None
 
 
-_RANK = "onceward_rank"
+def _exact(text: str) -> str:
+    return f"CAST({text} AS BINARY)"

@@ -20,8 +20,10 @@ from onceward.identity import Fingerprint, JobIdentity, JobName, RunId, Transact
 from onceward.sinks.mysql.blocked import explained, is_cut_off
 from onceward.sinks.mysql.fitting import refuse_stream, refuse_table
 from onceward.sinks.mysql.ledger import RECEIPTS, WATERMARKS, Ledger, exists
+from onceward.sinks.mysql.look import look
+from onceward.sinks.mysql.reliance import Reliance
 from onceward.sinks.mysql.settings import Settings
-from onceward.sinks.mysql.table import Server, ask_server, create_table, describe
+from onceward.sinks.mysql.table import Server, ask_server, create_table
 
 _OLDEST = {True: (10, 6), False: (8, 0)}
 _DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
@@ -47,14 +49,14 @@ class Readiness:
         except TargetRefused as error:
             raise TargetRefused(error.message, hint=error.hint, sink=self.ledger.sink) from None
 
-    def prepare(self, session: Session, schema: pa.Schema, *, output_mode: str) -> Server:
-        """Refuse what does not fit; make the tables that are missing."""
+    def prepare(self, session: Session, schema: pa.Schema, reliance: Reliance, *, output_mode: str) -> None:
+        """Refuse what does not fit; make the tables that are missing; remember what the sink relies on."""
         refuse_stream(schema, self.settings, output_mode=output_mode)
         server = ask_server(session)
         self._refuse_server(server)
         stored = pa.schema([field for field in schema if self.settings.is_stored(field.name)])
-        found = describe(session, self.settings.database, self.settings.table, server)
-        if found is not None and not found.columns:
+        found = look(session, self.settings.database, self.settings.table, server).target
+        if found is not None and "VIEW" not in found.kind and not found.columns:
             # The server hides columns from those who may do nothing with them.
             raise self.lacking(session, "SELECT, INSERT", self.settings.target, why="it sees no column of the table")
         if found is not None:
@@ -65,7 +67,16 @@ class Readiness:
             if not exists(session, self.settings.database, name):
                 with self.needing(session, "CREATE", f"{quoted(self.settings.database)}.*"):
                     session.execute(statement)
-        return server
+        self._refuse_hidden(session)
+        reliance.take(session, schema, server)
+
+    def _refuse_hidden(self, session: Session) -> None:
+        """Columns and indexes are shown to those who may read."""
+        ours = "SELECT, INSERT, UPDATE, DELETE"
+        wanted = {self.settings.target: "SELECT"}
+        for table in (self.settings.target, self.ledger.receipts_table, self.ledger.watermarks_table):
+            with self.needing(session, wanted.get(table, ours), table):
+                session.execute(f"SELECT 1 FROM {table} WHERE FALSE")
 
     def try_ledger(self, session: Session) -> None:
         """Everything that receipts and watermarks will need. The caller rolls it back."""

@@ -13,11 +13,17 @@ from onceward.sinks.mysql.ledger import RECEIPTS, WATERMARKS
 
 INCOMING = "onceward_incoming"
 """The temporary table in which the rows of an upsert are put in order."""
+LATEST = "onceward_latest"
+"""The temporary table that tells which of them count, and which of those the target has."""
 LENGTH = 64
 """Characters in an identifier."""
 
 _TABLE = re.compile(r"(?:(?P<database>`(?:[^`]|``)+`|[^`.]+)\.)?(?P<table>`(?:[^`]|``)+`|[^`.]+)", re.DOTALL)
-_CHOICES = {"mode": ("append", "upsert", "replace"), "non_finite": ("refuse", "null")}
+_CHOICES = {
+    "mode": ("append", "upsert", "replace"),
+    "non_finite": ("refuse", "null"),
+    "before_triggers": ("refuse", "allow"),
+}
 _LONGEST_LOCK_S = 31_536_000
 
 
@@ -34,6 +40,7 @@ class Settings:
     deleted: str | None
     create_table: bool
     non_finite: str
+    before_triggers: str
     timeout_s: float
     lock_timeout_s: float
 
@@ -49,6 +56,7 @@ class Settings:
         deleted: str | None,
         create_table: bool,
         non_finite: str,
+        before_triggers: str,
         timeout_s: float,
         lock_timeout_s: float,
     ) -> Settings:
@@ -65,6 +73,7 @@ class Settings:
             deleted=deleted,
             create_table=create_table,
             non_finite=non_finite,
+            before_triggers=before_triggers,
             timeout_s=timeout_s,
             lock_timeout_s=lock_timeout_s,
         )
@@ -79,7 +88,7 @@ class Settings:
                 wrong = f"unknown {option} {getattr(self, option)!r}", f"choose {' or '.join(choices)}"
         if wrong is not None:
             pass
-        elif self.table.lower() in {RECEIPTS, WATERMARKS, INCOMING}:
+        elif self.table.lower() in {RECEIPTS, WATERMARKS, INCOMING, LATEST}:
             wrong = f"table {self.table!r} is reserved", "choose another name"
         elif self.mode == "upsert" and not self.keys:
             wrong = "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
@@ -105,6 +114,11 @@ class Settings:
     def incoming(self) -> str:
         """The temporary table of an upsert, as it stands in statements."""
         return f"{quoted(self.database)}.{quoted(INCOMING)}"
+
+    @property
+    def latest(self) -> str:
+        """The other one, likewise."""
+        return f"{quoted(self.database)}.{quoted(LATEST)}"
 
     def connect(self, *, lock_wait_s: int | None = None, gives_up_idle: bool = True) -> Session:
         """A session. The server ends one that `gives_up_idle` when its driver is paused: it may hold locks."""

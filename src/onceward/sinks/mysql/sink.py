@@ -11,8 +11,10 @@ from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError
 from onceward.identity import JobIdentity
 from onceward.sinks.mysql.ledger import Ledger
+from onceward.sinks.mysql.look import look
 from onceward.sinks.mysql.obstacles import obstacles
 from onceward.sinks.mysql.readiness import Readiness
+from onceward.sinks.mysql.reliance import Reliance
 from onceward.sinks.mysql.settings import Settings
 from onceward.sinks.mysql.table import ask_server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
@@ -30,8 +32,9 @@ class MySQLSink(TemplateChoice):
     last; a row whose boolean column `deleted` is true removes its key. `mode="replace"`, for output mode complete,
     exchanges the table's whole content in one transaction. A missing table is made from the stream's columns unless
     `create_table=False`. MySQL has no NaN and no infinity: `non_finite` says whether such a row is refused or stored
-    as NULL. A server that does not answer for `timeout_s` is taken for gone, and asked again; so is one where others
-    hold a lock for longer than `lock_timeout_s`.
+    as NULL. A trigger that runs before each insert may change values: `before_triggers` says whether such a table is
+    refused or wished. A server that does not answer for `timeout_s` is taken for gone, and asked again; so is one where
+    others hold a lock for longer than `lock_timeout_s`.
     """
 
     means = "two-phase commit by XA, or write-ahead log; receipt in the same MySQL transaction"
@@ -48,6 +51,7 @@ class MySQLSink(TemplateChoice):
         order_by: str | None = None,
         deleted: str | None = None,
         non_finite: str = "refuse",
+        before_triggers: str = "refuse",
         two_phase: bool | None = None,
         lock_timeout_s: float = 30.0,
         timeout_s: float = 600.0,
@@ -65,6 +69,7 @@ class MySQLSink(TemplateChoice):
                 deleted=deleted,
                 create_table=create_table,
                 non_finite=non_finite,
+                before_triggers=before_triggers,
                 timeout_s=timeout_s,
                 lock_timeout_s=lock_timeout_s,
             )
@@ -84,8 +89,11 @@ class MySQLSink(TemplateChoice):
         if not is_asked_for:
             found = self._obstacles()
             why = standing(found)
-        two_phase = MySQLTwoPhaseSink(self._settings, name=self.name, obstacles=found)
-        write_ahead = MySQLWriteAheadSink(self._settings, name=self.name, why=why or "", is_asked_for=is_asked_for)
+        reliance = Reliance(self._settings)
+        two_phase = MySQLTwoPhaseSink(self._settings, reliance, name=self.name, obstacles=found)
+        write_ahead = MySQLWriteAheadSink(
+            self._settings, reliance, name=self.name, why=why or "", is_asked_for=is_asked_for
+        )
         if why is None:
             two_phase.other_way = write_ahead
             return two_phase
@@ -100,7 +108,8 @@ class MySQLSink(TemplateChoice):
             server = ask_server(session)
             if server.is_galera:
                 return (Obstacle("the server is a Galera cluster, which has no XA"),)
-            return obstacles(session, settings.database, settings.table, server)
+            table = look(session, settings.database, settings.table, server).target
+            return tuple(obstacles(table)) if table is not None else ()
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""

@@ -1,4 +1,4 @@
-"""The target table: how the server describes it, and the statements that make and mend it."""
+"""A table as the server describes it, the server itself, and the statements that make a table and mend it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.types as pt
 
-from onceward.connections.mysql import Session, literal, quoted
-from onceward.errors import TargetRefused
+from onceward.connections.mysql import Session, quoted
 
 # As long as an index can take on every server when a key has two of them.
 _KEY_LENGTH = 255
@@ -28,23 +27,79 @@ class Column:
     precision: int | None
     scale: int | None
     time_precision: int | None
-    is_required: bool
+    is_nullable: bool
+    default: str | None
     counts: bool
     is_generated: bool
+    charset: str | None
+    collation: str | None
 
     @property
     def is_unsigned(self) -> bool:
         """Whether it has no room for negative numbers."""
         return "unsigned" in self.declared.lower()
 
+    @property
+    def is_required(self) -> bool:
+        """Whether a row must bring a value for it."""
+        return not (self.is_nullable or self.default is not None or self.counts or self.is_generated)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The texts that an ENUM or a SET knows, in their order; the server shows them as it would write them."""
+        shown = re.findall(r"'((?:[^'\\]|''|\\.)*)'", self.declared, re.DOTALL)
+        return tuple(re.sub(r"''|\\(.)", _unescaped, text, flags=re.DOTALL) for text in shown)
+
+    def __str__(self) -> str:
+        """All of it that a stored value depends on."""
+        parts = [self.declared, self.collation, None if self.is_nullable else "not null"]
+        return ", ".join(part for part in [*parts, "generated" if self.is_generated else None] if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A unique index: its parts as people write them, and those columns of which no part is left out."""
+
+    name: str
+    parts: tuple[str, ...]
+    whole: frozenset[str]
+
+    def is_exactly(self, columns: frozenset[str]) -> bool:
+        """Whether two rows are one to it when they have the same values in these columns, and only then."""
+        return self.whole == columns and len(self.parts) == len(columns)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(self.parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What the table does by itself."""
+
+    name: str
+    timing: str
+    event: str
+    digest: str
+
+    @property
+    def may_change_values(self) -> bool:
+        """Only before a row is stored; afterwards it is too late."""
+        return self.timing == "BEFORE" and self.event != "DELETE"
+
+    def __str__(self) -> str:
+        return f"{self.timing} {self.event} {self.name} (statement {self.digest})"
+
 
 @dataclass(frozen=True)
 class Table:
     """A table as the server describes it; column names are folded, because MySQL ignores their case."""
 
+    kind: str
     engine: str
     columns: Mapping[str, Column]
-    unique: tuple[frozenset[str], ...]
+    unique: tuple[Index, ...]
+    foreign_keys: tuple[str, ...]
+    triggers: tuple[Trigger, ...]
 
     @cached_property
     def counting(self) -> frozenset[str]:
@@ -89,62 +144,9 @@ def ask_server(session: Session) -> Server:
     )
 
 
-def describe(session: Session, database: str, table: str, server: Server) -> Table | None:
-    """The table, or None when there is none that we may see. A view is refused."""
-    fold = str.lower if server.folds_table_names else str
-    where = f"WHERE TABLE_SCHEMA = {literal(database)} AND TABLE_NAME = {literal(table)}"
-    found = session.execute(f"SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES {where}")
-    mine = [(kind, engine) for name, kind, engine in found if fold(name) == fold(table)]
-    if not mine:
-        return None
-    kind, engine = mine[0]
-    if "VIEW" in kind:
-        raise TargetRefused(f"{table!r} is a view", hint="name the table behind it")
-    columns = session.execute(
-        "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, "
-        "NUMERIC_SCALE, DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA "
-        f"FROM information_schema.COLUMNS {where} ORDER BY ORDINAL_POSITION"
-    )
-    indexes = session.execute(
-        "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS "
-        f"{where} AND NON_UNIQUE = 0"
-    )
-    return Table(
-        engine or "",
-        {row[1].lower(): _column(row[1:]) for row in columns if fold(row[0]) == fold(table)},
-        _unique([row[1:] for row in indexes if fold(row[0]) == fold(table)]),
-    )
-
-
-def _column(row: Sequence[object]) -> Column:
-    name, kind, declared, length, precision, scale, time_precision, nullable, default, extra = row
-    said = str(extra).lower()
-    counts = "auto_increment" in said
-    is_generated = "generated" in said.replace("default_generated", "")
-    return Column(
-        name=str(name),
-        kind=str(kind).lower(),
-        declared=str(declared),
-        length=_number(length),
-        precision=_number(precision),
-        scale=_number(scale),
-        time_precision=_number(time_precision),
-        is_required=nullable == "NO" and default is None and not counts and not is_generated,
-        counts=counts,
-        is_generated=is_generated,
-    )
-
-
-def _number(value: object) -> int | None:
-    return None if value is None else int(str(value))
-
-
-def _unique(rows: Sequence[Sequence[object]]) -> tuple[frozenset[str], ...]:
-    """The unique indexes; one over an expression, or over a part of a column, says nothing about whole columns."""
-    columns: dict[object, list[object]] = {}
-    for index, column, part in rows:
-        columns.setdefault(index, []).append(column if part is None else None)
-    return tuple(frozenset(str(name).lower() for name in names) for names in columns.values() if None not in names)
+def _unescaped(found: re.Match[str]) -> str:
+    letter = found[1]
+    return "'" if letter is None else {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}.get(letter, letter)
 
 
 def declared(kind: pa.DataType, server: Server, *, is_key: bool = False) -> str:
@@ -172,10 +174,19 @@ def declared(kind: pa.DataType, server: Server, *, is_key: bool = False) -> str:
         return "DATETIME(6)"
     if "binary" in str(kind):
         return f"VARBINARY({_KEY_LENGTH})" if is_key else "LONGBLOB"
-    if pt.is_nested(kind):
+    if pt.is_nested(kind) and (server.is_mariadb or not has_fractions(kind)):
         return "JSON"
     text = f"VARCHAR({_KEY_LENGTH})" if is_key else "LONGTEXT"
     return f"{text} CHARACTER SET utf8mb4 COLLATE {server.exact}"
+
+
+def has_fractions(kind: pa.DataType) -> bool:
+    """Whether something in it has digits behind the point: MySQL's JSON makes doubles of them; MariaDB's is text."""
+    if pt.is_dictionary(kind):
+        return has_fractions(kind.value_type)
+    if pt.is_nested(kind):
+        return any(has_fractions(kind.field(number).type) for number in range(kind.num_fields))
+    return bool(pt.is_floating(kind) or pt.is_decimal(kind))
 
 
 def create_table(target: str, schema: pa.Schema, keys: Sequence[str], server: Server) -> str:

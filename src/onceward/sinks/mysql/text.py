@@ -7,20 +7,17 @@ booleans as digits; the statement turns both into what the column wants.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from onceward.connections.mysql import quoted
-from onceward.errors import TargetRefused
 from onceward.sinks.json_text import json_values
 
 _BYTES_AT_ONCE = 16 << 20
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
 _SPECIAL = "".join(raw for raw, _ in _ESCAPES).encode()
-_FIRST_DAY, _LAST_DAY = date(1, 1, 1), date(9999, 12, 31)
 
 
 def load_statement(table: str, schema: pa.Schema) -> str:
@@ -45,21 +42,13 @@ def load_statement(table: str, schema: pa.Schema) -> str:
     )
 
 
-def lines(batch: pa.RecordBatch, *, first_row: int, non_finite: str) -> Iterator[memoryview]:
-    """The rows as text. `first_row` is the number of the first one, for errors."""
+def lines(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """The rows as text; what has no text that means the same was found by `misfit`."""
     at_once = max(1, _BYTES_AT_ONCE // max(1, batch.nbytes // max(1, batch.num_rows)))
     for start in range(0, batch.num_rows, at_once):
-        part = batch.slice(start, at_once)
         parts: list[pa.Array | str] = []
-        for field, column in zip(batch.schema, part.columns, strict=True):
-            try:
-                parts += [_texts(column, non_finite), "\t"]
-            except _Unfit as unfit:
-                raise TargetRefused(
-                    f"column {field.name!r} has {unfit.what} in row {first_row + start + unfit.row}, which MySQL "
-                    "cannot store",
-                    hint=unfit.hint,
-                ) from None
+        for column in batch.slice(start, at_once).columns:
+            parts += [_texts(column), "\t"]
         parts[-1] = "\n"
         joined = pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="\\N")
         yield memoryview(_bytes_of(joined))
@@ -73,18 +62,10 @@ def refused(kind: pa.DataType) -> str | None:
     if pt.is_decimal(kind) and (kind.scale > 30 or kind.scale < 0 or kind.precision > 65):
         return "MySQL's decimals have up to 65 digits, 30 of them behind the point: cast it to fewer, or to text"
     try:
-        _texts(pa.nulls(0, kind), "refuse")
+        _texts(pa.nulls(0, kind))
     except (pa.ArrowException, TypeError) as error:
         return f"{error}: cast it to text"
     return None
-
-
-class _Unfit(Exception):
-    """A value that has no place in MySQL."""
-
-    def __init__(self, row: int, what: str, hint: str) -> None:
-        super().__init__(what)
-        self.row, self.what, self.hint = row, what, hint
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -101,24 +82,32 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
 
 
-def _texts(column: pa.Array, non_finite: str) -> pa.Array:
-    """One column; null stays null."""
+def plain(column: pa.Array) -> pa.Array:
+    """The values without the wrappings of their type."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = _plain_type(column.type)
-    if column.type != kind:
-        column = column.cast(kind)
+    return column if column.type == kind else column.cast(kind)
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """One column; null stays null, and so becomes what is not finite."""
+    column = plain(column)
+    kind = column.type
     if pt.is_string(kind):
         return _escaped(column)
     if pt.is_boolean(kind):
         return column.cast(pa.int8()).cast(pa.string())
     if pt.is_floating(kind):
         # The shortest text for a float32 is another number to a DOUBLE.
-        return _finite(column.cast(pa.float64()), non_finite).cast(pa.string())
+        return _finite(column.cast(pa.float64())).cast(pa.string())
     if pt.is_timestamp(kind):
-        return _timestamps(column)
+        # Without its zone a timestamp is cast far faster, and what is left is UTC.
+        return column.cast(pa.timestamp(kind.unit)).cast(pa.timestamp("us")).cast(pa.string())
     if pt.is_date(kind):
-        return _within(column.cast(pa.date32()), _FIRST_DAY, _LAST_DAY).cast(pa.string())
+        return column.cast(pa.date32()).cast(pa.string())
+    if pt.is_time64(kind):
+        return column.cast(pa.time64("us")).cast(pa.string())
     if _is_bytes(kind):
         return _hexadecimal(column.cast(pa.binary()))
     if pt.is_nested(kind):
@@ -126,40 +115,11 @@ def _texts(column: pa.Array, non_finite: str) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _finite(column: pa.Array, non_finite: str) -> pa.Array:
+def _finite(column: pa.Array) -> pa.Array:
     finite = pc.is_finite(column)
     if pc.all(finite).as_py() is not False:
         return column
-    if non_finite == "null":
-        return pc.if_else(finite, column, pa.scalar(None, column.type))
-    row = pc.index(finite, pa.scalar(False)).as_py()
-    raise _Unfit(row, str(column[row].as_py()), 'filter such rows out in the query, or say non_finite="null"')
-
-
-def _timestamps(column: pa.Array) -> pa.Array:
-    # Without its zone a timestamp is cast far faster, and what is left is UTC.
-    plain = column.cast(pa.timestamp(column.type.unit))
-    try:
-        micros = plain.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        nanoseconds = pc.nanosecond(plain)
-        row = pc.index(pc.fill_null(pc.greater(nanoseconds, 0), False), pa.scalar(True)).as_py()
-        raise _Unfit(max(row, 0), str(plain[max(row, 0)]), "round it to microseconds in the query") from None
-    first, last = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)
-    return _within(micros, first, last).cast(pa.string())
-
-
-def _within(column: pa.Array, first: date, last: date) -> pa.Array:
-    bounds = pc.min_max(column)
-    least, most = pa.scalar(first, column.type), pa.scalar(last, column.type)
-    if not bounds["min"].is_valid or (
-        pc.greater_equal(bounds["min"], least).as_py() and pc.less_equal(bounds["max"], most).as_py()
-    ):
-        return column
-    outside = pc.fill_null(pc.or_(pc.less(column, least), pc.greater(column, most)), False)
-    row = pc.index(outside, pa.scalar(True)).as_py()
-    what = f"the time {column[row].cast(pa.int64() if pt.is_timestamp(column.type) else pa.int32())} since 1970"
-    raise _Unfit(row, what, "MySQL's years are 1 to 9999: filter such rows out in the query")
+    return pc.if_else(finite, column, pa.scalar(None, column.type))
 
 
 def _escaped(texts: pa.Array) -> pa.Array:

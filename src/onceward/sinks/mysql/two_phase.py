@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -11,14 +11,18 @@ from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import AnySink, Finding, Handle, Needs, Outcome, Receipt, SlotContext, TwoPhaseCommitSink
 from onceward.errors import TargetRefused
 from onceward.identity import JobIdentity, JobName, TransactionName, new_generation
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql import xa
 from onceward.sinks.mysql.beside import Beside
-from onceward.sinks.mysql.blocked import is_cut_off, staging_failed
+from onceward.sinks.mysql.blocked import changed, is_cut_off, staging_failed
 from onceward.sinks.mysql.cautions import cautions
+from onceward.sinks.mysql.errors import classify
 from onceward.sinks.mysql.ledger import Ledger
 from onceward.sinks.mysql.loader import Loader
 from onceward.sinks.mysql.readiness import Readiness, rehearsal
+from onceward.sinks.mysql.reliance import Reliance
 from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.table import Table
 from onceward.sinks.mysql.text import load_statement
 from onceward.sinks.obstacles import Obstacle, refusal, standing
 
@@ -36,25 +40,29 @@ class SlotTransaction:
     more to do with a row than we.
     """
 
-    def __init__(self, context: SlotContext, settings: Settings, ledger: Ledger) -> None:
+    def __init__(self, context: SlotContext, settings: Settings, ledger: Ledger, reliance: Reliance) -> None:
         self.context = context
         self.loader = Loader(settings.target, settings, slot=context.slot)
-        self._settings, self._ledger = settings, ledger
+        self._settings, self._ledger, self._reliance = settings, ledger, reliance
         self._session: Session | None = None
+        self._table: Table | None = None
+        self._schema = pa.schema([])
         self._connection: int | None = None
         self._beside = Beside()
         self.may_be_prepared = False
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Gather the rows, and have them loaded when there are enough, after those before."""
+        self._schema = batch.schema
         if self.loader.add(batch):
-            self._beside.do(self.loader.loading(self._begun()))
+            self._beside.do(self.loader.loading(*self._begun()))
 
     def prepare(self) -> None:
         """Load the rest, write the receipt, prepare, and let go of the connection: only then may others commit it."""
         self._beside.wait()
-        session, context = self._begun(), self.context
-        self.loader.flush(session)
+        context = self.context
+        session, table = self._begun()
+        self.loader.flush(session, table)
         receipt = Receipt(
             job=context.job.name,
             generation=context.job.generation,
@@ -83,12 +91,14 @@ class SlotTransaction:
             self._session.close()
             self._session = None
 
-    def _begun(self) -> Session:
-        if self._session is None:
+    def _begun(self) -> tuple[Session, Table]:
+        """In the transaction, with the target as it stays until that ends: its lock outlives the connection."""
+        if self._session is None or self._table is None:
             self._session = self._settings.connect(gives_up_idle=False)
             self._connection = int(self._session.execute("SELECT CONNECTION_ID()")[0][0])
             self._session.execute(f"XA START {xa.xid(self.context.transaction)}")
-        return self._session
+            self._table = self._reliance.confirm(self._session, self._schema, epoch=self.context.epoch)
+        return self._session, self._table
 
 
 class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
@@ -96,9 +106,11 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     means = MEANS
 
-    def __init__(self, settings: Settings, *, name: str, obstacles: tuple[Obstacle, ...] = ()) -> None:
+    def __init__(
+        self, settings: Settings, reliance: Reliance, *, name: str, obstacles: tuple[Obstacle, ...] = ()
+    ) -> None:
         super().__init__(name=name)
-        self._settings, self._obstacles = settings, obstacles
+        self._settings, self._reliance, self._obstacles = settings, reliance, obstacles
         self._ledger = Ledger(settings.database, self.name)
         self.other_way: AnySink | None = None
 
@@ -108,7 +120,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             raise refusal(repr(self._settings.table), f"{why}, and the stream fills it", sink=self.name)
         ready = Readiness(self._settings, self._ledger)
         with ready.session() as session:
-            ready.prepare(session, schema, output_mode=output_mode)
+            ready.prepare(session, schema, self._reliance, output_mode=output_mode)
             self._try_recovery(ready, session)
             name = xa.xid(rehearsal(JobIdentity(JobName("onceward check"), new_generation()), self._ledger))
             session.execute(f"XA START {name}")
@@ -137,7 +149,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def begin_transaction(self, context: SlotContext) -> SlotTransaction:
         """Nothing reaches the server before the first megabytes of rows, or the pre-commit."""
-        return SlotTransaction(context, self._settings, self._ledger)
+        return SlotTransaction(context, self._settings, self._ledger, self._reliance)
 
     def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         """Gather the rows, and load them when there are enough."""
@@ -152,13 +164,15 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     @contextmanager
     def _waiting_told(self, context: SlotContext) -> Iterator[None]:
-        """A wait that was cut off is told with those who may have been in the way."""
+        """A wait that was cut off is told with those who may have been in the way, and what is gone as such."""
         try:
             yield
         except MySQLError as error:
-            if not is_cut_off(error):
-                raise
-            raise staging_failed(error, self._settings, epoch=context.epoch, sink=self.name) from None
+            if is_cut_off(error):
+                raise staging_failed(error, self._settings, epoch=context.epoch, sink=self.name) from None
+            if classify(error) is ErrorClass.TARGET:
+                raise changed(error, self._settings, epoch=context.epoch, sink=self.name) from error
+            raise
 
     def discard(self, transaction: SlotTransaction) -> None:
         """Disconnect, which rolls back; and roll back what was prepared although nobody said so."""
@@ -218,6 +232,10 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""
         return f"database {self._ledger.database}"
+
+    def target_facts(self) -> Mapping[str, str]:
+        """See `Sink.target_facts`. Looked at again by every task, in its transaction, before it loads its first row."""
+        return self._reliance.facts()
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""

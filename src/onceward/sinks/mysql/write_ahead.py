@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import islice
 
 import pyarrow as pa
 
@@ -19,24 +21,31 @@ from onceward.contracts import (
     RejectedRow,
     SlotValues,
     TransactionalWriteAheadSink,
+    TryAgain,
 )
-from onceward.errors import CheckpointRolledBack, RowsRejected, TargetRefused
+from onceward.errors import CheckpointRolledBack, RowsRejected
 from onceward.identity import JobIdentity
 from onceward.sinks.bisection import Refusal, rejected_rows
-from onceward.sinks.mysql.blocked import explained, is_cut_off
+from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.mysql.blocked import changed, explained
 from onceward.sinks.mysql.cautions import cautions
+from onceward.sinks.mysql.errors import DUPLICATE, classify
 from onceward.sinks.mysql.ledger import Ledger
-from onceward.sinks.mysql.loader import Loader
+from onceward.sinks.mysql.loader import Loader, RowRefused
 from onceward.sinks.mysql.merge import Merge
 from onceward.sinks.mysql.readiness import Readiness
+from onceward.sinks.mysql.reliance import Reliance
 from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.table import Table
 from onceward.sinks.mysql.text import load_statement
 
 log = logging.getLogger("onceward")
 
 _PRIVILEGES = {"append": "INSERT", "replace": "INSERT, DELETE", "upsert": "SELECT, INSERT, UPDATE, DELETE"}
-# Values that do not fit, violated constraints, and what a trigger signals: the same row would fail again.
-_REJECTIONS = frozenset({1048, 1062, 1264, 1265, 1292, 1366, 1406, 1451, 1452, 1586, 1644, 1690, 3140, 3819, 4025})
+_HINT = (
+    "mend the table, or see the rows with `onceward poison show FILE` and take them out with "
+    "`onceward poison divert FILE --to FOLDER`; the epoch stays staged"
+)
 
 
 class MySQLWriteAheadSink(TransactionalWriteAheadSink):
@@ -45,9 +54,9 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
     means = "write-ahead log, receipt in the same MySQL transaction"
     epoch_at_once = True
 
-    def __init__(self, settings: Settings, *, name: str, why: str, is_asked_for: bool) -> None:
+    def __init__(self, settings: Settings, reliance: Reliance, *, name: str, why: str, is_asked_for: bool) -> None:
         super().__init__(name=name)
-        self._settings = settings
+        self._settings, self._reliance = settings, reliance
         self._why, self._is_asked_for = why, is_asked_for
         self._ledger = Ledger(settings.database, self.name)
         self.takes_empty_epochs = settings.mode == "replace"
@@ -57,12 +66,14 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         """Compare table and stream, make what is missing, and go through an empty epoch that is rolled back."""
         ready, settings = Readiness(self._settings, self._ledger), self._settings
         with ready.session() as session:
-            ready.prepare(session, schema, output_mode=output_mode)
-            merge = Merge(settings, tuple(schema.names)) if settings.mode == "upsert" else None
+            ready.prepare(session, schema, self._reliance, output_mode=output_mode)
+            session.execute("START TRANSACTION")
+            with ready.needing(session, "SELECT", settings.target):
+                table = self._reliance.confirm(session, schema, epoch=0)
+            merge = Merge(settings, tuple(schema.names), table) if settings.mode == "upsert" else None
             if merge is not None:
                 with ready.needing(session, "CREATE TEMPORARY TABLES", f"{quoted(settings.database)}.*"):
                     session.execute(merge.create())
-            session.execute("START TRANSACTION")
             with ready.needing(session, _PRIVILEGES[settings.mode], settings.target):
                 session.load(load_statement(settings.incoming if merge else settings.target, schema), ())
                 for statement in merge.apply() if merge is not None else ():
@@ -92,9 +103,17 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         try:
             self._send(slots, job, checkpoint_id)
         except MySQLError as error:
-            if not is_cut_off(error):
-                raise
-            raise explained(error, self._settings) from None
+            kind = classify(error)
+            if kind is ErrorClass.RETRY:
+                raise TryAgain(str(explained(error, self._settings))) from error
+            if kind is ErrorClass.TARGET:
+                raise changed(error, self._settings, epoch=checkpoint_id, sink=self.name) from error
+            error.add_note(f"in epoch {checkpoint_id}, on its way into table {self._settings.table!r}")
+            raise
+        except _MetAnother as met:
+            if self.find_rejected(slots, job, checkpoint_id):
+                raise self._rejected(str(met), checkpoint_id) from None
+            raise TryAgain(f"another session added the same key in the same moment: {met}") from None
         return True
 
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
@@ -102,11 +121,21 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             session.execute("START TRANSACTION")
             missing = self._missing(session, slots, job)
             if missing:
-                self._write_or_reject(session, missing, checkpoint_id)
+                table = self._reliance.confirm(session, self._schema(missing), epoch=checkpoint_id)
+                self._empty(session)
+                self._write_or_reject(session, missing, table, checkpoint_id)
             for slot in missing:
                 if slot.receipt is not None:
                     self._ledger.write(session, slot.receipt)
             session.execute("COMMIT")
+
+    def _schema(self, slots: Sequence[SlotValues]) -> pa.Schema:
+        """Of the rows; only a sink that was never checked has to look."""
+        if not self._reliance.is_taken:
+            for slot in slots:
+                for batch in slot.read():
+                    return batch.schema
+        return pa.schema([])
 
     def _missing(self, session: Session, slots: Sequence[SlotValues], job: JobIdentity) -> list[SlotValues]:
         if all(slot.receipt is None for slot in slots):
@@ -127,26 +156,34 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             )
         return bool(found) or receipt.epoch <= settled
 
-    def _write_or_reject(self, session: Session, slots: Sequence[SlotValues], epoch: int) -> None:
-        try:
-            if self._settings.mode == "replace":
-                # Not TRUNCATE, which would commit what is not whole yet.
+    def _empty(self, session: Session) -> None:
+        """For a replacement. Not TRUNCATE, which would commit what is not whole yet."""
+        if self._settings.mode == "replace":
+            try:
                 session.execute(f"DELETE FROM {self._settings.target}")
-            self._write(session, slots)
-        except (MySQLError, TargetRefused) as error:
-            why = _rejection(error)
-            if why is None:
-                error.add_note(f"in epoch {epoch}, on its way into table {self._settings.table!r}")
-                raise
-            raise RowsRejected(
-                f"table {self._settings.table!r} does not take a row: {why}",
-                epoch=epoch,
-                sink=self.name,
-                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
-                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
-            ) from None
+            except MySQLError as error:
+                if classify(error) is not ErrorClass.ROW:
+                    raise
+                # A row of the table, not of the epoch: a foreign key refers to it, or a trigger keeps it.
+                raise changed(error, self._settings, sink=self.name) from error
 
-    def _write(self, session: Session, slots: Sequence[SlotValues]) -> None:
+    def _write_or_reject(self, session: Session, slots: Sequence[SlotValues], table: Table, epoch: int) -> None:
+        try:
+            self._write(session, slots, table)
+        except RowRefused as refused:
+            raise self._rejected(refused.message, epoch) from None
+        except MySQLError as error:
+            if classify(error) is not ErrorClass.ROW:
+                raise
+            if self._settings.mode == "upsert" and error.code == DUPLICATE:
+                raise _MetAnother(str(error)) from error
+            raise self._rejected(str(error), epoch) from None
+
+    def _rejected(self, why: str, epoch: int) -> RowsRejected:
+        says = f"table {self._settings.table!r} does not take a row: {why}"
+        return RowsRejected(says, epoch=epoch, sink=self.name, hint=_HINT)
+
+    def _write(self, session: Session, slots: Sequence[SlotValues], table: Table) -> None:
         """Into the table, or into the temporary one, which is made when the first rows tell its columns."""
         settings, merge = self._settings, None
         upserts = settings.mode == "upsert"
@@ -154,11 +191,11 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             loader = Loader(settings.incoming if upserts else settings.target, settings, slot=slot.slot)
             for batch in slot.read():
                 if upserts and merge is None:
-                    merge = Merge(settings, tuple(batch.schema.names))
+                    merge = Merge(settings, tuple(batch.schema.names), table)
                     session.execute(merge.create())
                 if loader.add(batch):
-                    loader.flush(session)
-            loader.flush(session)
+                    loader.flush(session, table)
+            loader.flush(session, table)
         for statement in merge.apply() if merge is not None else ():
             session.execute(statement)
 
@@ -169,23 +206,26 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         with self._settings.connect() as session:
             session.execute("START TRANSACTION")
             waiting = self._missing(session, slots, job)
-            if self._settings.mode == "replace":
-                session.execute(f"DELETE FROM {self._settings.target}")
-            return rejected_rows(waiting, partial(self._attempt, session))
+            table = self._reliance.confirm(session, self._schema(waiting), epoch=checkpoint_id)
+            self._empty(session)
+            for slot in waiting[:1]:
+                # What fails without a row is not the fault of one.
+                self._write(session, [replace(slot, rows=0, read=partial(_no_rows, slot))], table)
+            return rejected_rows(waiting, partial(self._attempt, session, table))
 
-    def _attempt(self, session: Session, part: SlotValues) -> Refusal | None:
+    def _attempt(self, session: Session, table: Table, part: SlotValues) -> Refusal | None:
+        if self._settings.mode == "upsert":
+            session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._settings.incoming}, {self._settings.latest}")
         session.execute("SAVEPOINT part")
         try:
-            self._write(session, [part])
-        except (MySQLError, TargetRefused) as error:
-            why = _rejection(error)
-            if why is None:
+            self._write(session, [part], table)
+        except (MySQLError, RowRefused) as error:
+            kind = classify(error) if isinstance(error, MySQLError) else ErrorClass.ROW
+            if kind in (ErrorClass.RETRY, ErrorClass.TARGET):
                 raise
             session.execute("ROLLBACK TO SAVEPOINT part")
-            return Refusal(why)
-        finally:
-            if self._settings.mode == "upsert":
-                session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._settings.incoming}")
+            why = error.message if isinstance(error, RowRefused) else str(error)
+            return Refusal(why, is_certain=kind is ErrorClass.ROW)
         return None
 
     # --- receipts -------------------------------------------------------------------------------
@@ -199,14 +239,19 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         """See `Sink.receipts_at`."""
         return f"database {self._ledger.database}"
 
+    def target_facts(self) -> Mapping[str, str]:
+        """See `Sink.target_facts`. Looked at again in every transaction, before it writes its first row."""
+        return self._reliance.facts()
+
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""
         with self._settings.connect() as session, session.transaction():
             self._ledger.forget(session, job, below)
 
 
-def _rejection(error: MySQLError | TargetRefused) -> str | None:
-    """What the table has against a row; None when no row is to blame."""
-    if isinstance(error, TargetRefused):
-        return error.message
-    return str(error) if error.code in _REJECTIONS else None
+class _MetAnother(Exception):
+    """An upsert met a row with a key that is not its own, or one that came in the same moment."""
+
+
+def _no_rows(slot: SlotValues) -> Iterator[pa.RecordBatch]:
+    yield from (batch.slice(0, 0) for batch in islice(slot.read(), 1))

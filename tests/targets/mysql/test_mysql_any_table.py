@@ -1,0 +1,209 @@
+"""Scenarios 90, 92, 93 and 96 as a property: whatever the table, what stands in it is what was sent, or it was refused.
+
+Refused at the start by the name of a column, an index or a trigger; or row by row, and then the others arrive.
+`ONCEWARD_SEED=123 pytest tests/targets/mysql/test_mysql_any_table.py -k replay` plays one table again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+import pytest
+from mysql_draw import Drawn, draw
+from mysql_ground import JOB, Ground
+
+from onceward.contracts import Committed, SlotContext, SlotValues
+from onceward.errors import OncewardError, RowsRejected, TargetRefused
+from onceward.identity import Fingerprint, RunId
+from onceward.sinks.json_text import json_values
+from onceward.testing.conformance.base import AT
+
+pytestmark = pytest.mark.cluster
+
+TABLES = 200
+SOAK = 2_000
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_stands_in_any_table_is_what_was_sent_or_it_was_refused_by_name(
+    quick: Ground, part: int, record_sweep: list[str]
+) -> None:
+    size = TABLES // 4
+    record_sweep.append(f"mysql, any table: {_told(played(quick, range(part * size, (part + 1) * size)))}")
+
+
+@pytest.mark.soak
+def test_what_stands_in_two_thousand_tables_is_what_was_sent(quick: Ground, record_sweep: list[str]) -> None:
+    record_sweep.append(f"soak, mysql, any table: {_told(played(quick, range(TABLES, TABLES + SOAK)))}")
+
+
+@pytest.mark.skipif("ONCEWARD_SEED" not in os.environ, reason="replays the seed in ONCEWARD_SEED")
+def test_replay_of_one_table(quick: Ground) -> None:
+    print(played(quick, range(int(os.environ["ONCEWARD_SEED"]), int(os.environ["ONCEWARD_SEED"]) + 1)))
+
+
+def played(ground: Ground, seeds: Iterable[int]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        drawn = draw(Random(seed))
+        try:
+            ground.query(drawn.create)
+            for statement in drawn.then:
+                ground.query(statement)
+        except pymysql.MySQLError:
+            # The server itself does not have such a table.
+            counts["tables that the server refuses"] += 1
+            continue
+        try:
+            counts.update(play(ground, drawn, seed))
+        except BaseException as error:
+            error.add_note(f"ONCEWARD_SEED={seed}: {drawn}")
+            raise
+        ground.query("DROP TABLE `rows`")
+    # It must not refuse everything, nor take everything, or it proves nothing.
+    if counts.total() >= 50:
+        assert counts["tables written"] > counts.total() / 10, counts
+        assert counts["tables refused"] > counts.total() / 20, counts
+        assert counts["rows rejected"], counts
+    return counts
+
+
+def play(ground: Ground, drawn: Drawn, seed: int) -> Iterable[str]:
+    output_mode = {"append": "append", "upsert": "update", "replace": "complete"}[drawn.mode]
+    sink = ground.sink(mode=drawn.mode, name="any", **drawn.options)
+    refused = caught(lambda: sink.check(drawn.schema, output_mode=output_mode))
+    if refused is not None:
+        known = [*drawn.schema.names, "must", "tell", "'rows'"]
+        assert any(name.lower() in refused.message.lower() for name in known), refused
+        assert refused.hint
+        return ["tables refused"]
+    rows, told = drawn.rows, list[str]()
+    if hasattr(sink, "begin_transaction"):
+        refused = caught(lambda: staged(sink, batch_of(drawn, rows), seed))
+        if refused is not None:
+            assert " in row " in refused.message or "at row" in refused.message, refused
+            assert (read(ground, drawn), ground.prepared()) == ([], [])
+            sink = sink.other_way
+    if hasattr(sink, "send_transaction"):
+        rows, told = sent(ground, sink, drawn)
+    assert sorted(map(repr, read(ground, drawn))) == sorted(map(repr, expected(drawn, rows)))
+    return ["tables written", *told]
+
+
+def caught(act: Callable[[], object]) -> OncewardError | None:
+    """What it is refused with."""
+    try:
+        act()
+    except (TargetRefused, RowsRejected) as refused:
+        return refused
+    return None
+
+
+def staged(sink: Any, batch: pa.RecordBatch, seed: int) -> None:
+    context = SlotContext(JOB, sink.name, seed, 0, 0, 1, RunId("rrrrrr"), AT, Fingerprint("f"))
+    transaction = sink.begin_transaction(context)
+    try:
+        sink.invoke(transaction, batch)
+        handle = sink.pre_commit(transaction)
+    except BaseException:
+        sink.discard(transaction)
+        raise
+    assert sink.commit(handle) == Committed()
+
+
+def sent(ground: Ground, sink: Any, drawn: Drawn) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows that arrive, which are all but those that the sink names."""
+
+    def slots(rows: list[dict[str, Any]]) -> list[SlotValues]:
+        return [SlotValues(0, len(rows), None, lambda: iter([batch_of(drawn, rows)]))]
+
+    rejected = caught(lambda: sink.send_transaction(slots(drawn.rows), JOB, 0, AT))
+    if rejected is None:
+        return drawn.rows, []
+    assert read(ground, drawn) == []
+    named = sink.find_rejected(slots(drawn.rows), JOB, 0)
+    assert named, rejected
+    assert read(ground, drawn) == [], "looking changes nothing"
+    numbers = {one.row for one in named}
+    rows = [row for number, row in enumerate(drawn.rows) if number not in numbers]
+    sink.send_transaction(slots(rows), JOB, 0, AT)
+    return rows, ["rows rejected"] * len(numbers)
+
+
+def batch_of(drawn: Drawn, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    arrays = [pa.array([row[one.name] for row in rows], one.type) for one in drawn.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=drawn.schema)
+
+
+def expected(drawn: Drawn, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Every row; of an upsert the last one of each key, and with order_by the greatest."""
+    batch = batch_of(drawn, rows)
+    plain = [
+        tuple(plain_value(one.type, column, number) for one, column in zip(batch.schema, batch.columns, strict=True))
+        for number in range(len(rows))
+    ]
+    if drawn.mode != "upsert":
+        return plain
+    names = list(drawn.schema.names)
+    last: dict[Any, tuple[Any, ...]] = {}
+    order = drawn.options.get("order_by")
+    for row in plain:
+        key = tuple(repr(row[names.index(name)]) for name in drawn.options["keys"])
+        if key not in last or order is None or _rises(last[key], row, names.index(order)):
+            last[key] = row
+    return list(last.values())
+
+
+def _rises(before: tuple[Any, ...], now: tuple[Any, ...], place: int) -> bool:
+    if now[place] is None or before[place] is None:
+        return before[place] is None
+    return bool(now[place] >= before[place])
+
+
+def plain_value(kind: pa.DataType, column: pa.Array, number: int) -> Any:
+    if pa.types.is_nested(kind):
+        return json_values(column.slice(number, 1))[0].as_py()
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column, kind = column.cast(pa.timestamp("us"), safe=False), pa.timestamp("us")
+    if pa.types.is_time64(kind):
+        column = column.cast(pa.time64("us"), safe=False)
+    return canonical(column[number].as_py(), kind)
+
+
+def canonical(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_boolean(kind):
+        return int(value) if not isinstance(value, bytes) else int.from_bytes(value, "big")
+    if pa.types.is_integer(kind):
+        return int(value)
+    if pa.types.is_floating(kind):
+        return float(value) + 0.0 if math.isfinite(value) else value
+    if pa.types.is_decimal(kind):
+        return format(value.normalize(), "f")
+    if isinstance(value, timedelta):
+        return (datetime.min + value).time()
+    if isinstance(value, datetime):
+        value = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return value.date() if pa.types.is_date(kind) and value.time() == datetime.min.time() else value
+    return value
+
+
+def read(ground: Ground, drawn: Drawn) -> list[tuple[Any, ...]]:
+    """As a reader gets them, but a FLOAT with all its digits."""
+    columns = [f"`{one.name}` + 0e0" if pa.types.is_floating(one.type) else f"`{one.name}`" for one in drawn.schema]
+    found = ground.query(f"SELECT {', '.join(columns)} FROM `rows`")
+    kinds = [one.type for one in drawn.schema]
+    return [tuple(canonical(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
