@@ -124,6 +124,8 @@ class Session:
             "max_error_count = 64",
             "sql_safe_updates = 0",
             "sql_select_limit = 18446744073709551615",
+            # More than the longest key, so that sorting tells any two apart.
+            "max_sort_length = 4096",
             # A server whose defaults pass over keys and constraints, or chain transactions, does not do so for us.
             "unique_checks = 1",
             "foreign_key_checks = 1",

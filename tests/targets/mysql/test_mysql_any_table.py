@@ -20,6 +20,7 @@ import pytest
 from mysql_draw import Drawn, draw
 from mysql_ground import JOB, Ground
 
+from onceward.connections.mysql import Session
 from onceward.contracts import Committed, SlotContext, SlotValues
 from onceward.errors import OncewardError, RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, RunId
@@ -34,9 +35,11 @@ SOAK = 2_000
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_stands_in_any_table_is_what_was_sent_or_it_was_refused_by_name(
-    quick: Ground, part: int, record_sweep: list[str]
+    quick: Ground, part: int, record_sweep: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = TABLES // 4
+    if part % 2:
+        hostile(quick, monkeypatch)
     record_sweep.append(f"mysql, any table: {_told(played(quick, range(part * size, (part + 1) * size)))}")
 
 
@@ -48,6 +51,19 @@ def test_what_stands_in_two_thousand_tables_is_what_was_sent(quick: Ground, reco
 @pytest.mark.skipif("ONCEWARD_SEED" not in os.environ, reason="replays the seed in ONCEWARD_SEED")
 def test_replay_of_one_table(quick: Ground) -> None:
     print(played(quick, range(int(os.environ["ONCEWARD_SEED"]), int(os.environ["ONCEWARD_SEED"]) + 1)))
+
+
+def hostile(ground: Ground, patch: pytest.MonkeyPatch) -> None:
+    """A server whose defaults are the worst: it notes nothing, invents times, and passes over keys."""
+    connect = Session.__init__
+    settings = "note_verbosity = '', explicit_defaults_for_timestamp = 0"
+
+    def worsened(self: Session, *args: Any, **options: Any) -> None:
+        connect(self, *args, **options)
+        self.execute(f"SET SESSION {settings}")
+
+    patch.setattr(Session, "__init__", worsened)
+    ground.query(f"SET SESSION {settings}")
 
 
 def played(ground: Ground, seeds: Iterable[int]) -> Counter[str]:

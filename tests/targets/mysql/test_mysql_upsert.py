@@ -52,6 +52,26 @@ def test_order_by_says_which_row_is_the_last(ground: Ground) -> None:
     assert table(ground) == {"a": 9, "b": 1}
 
 
+@pytest.mark.parametrize(
+    "declared", ["VARCHAR(9) COLLATE utf8mb4_unicode_ci", "ENUM('b','ä','a','B','') COLLATE utf8mb4_bin"]
+)
+def test_texts_are_ordered_as_spark_orders_them_whatever_the_column_thinks(ground: Ground, declared: str) -> None:
+    ground.query(f"CREATE TABLE `rows` (app VARCHAR(9) PRIMARY KEY, v {declared}) CHARACTER SET utf8mb4")
+    schema = pa.schema([("app", pa.string()), ("v", pa.string())])
+    sink: Any = upserting(ground, schema, order_by="v")
+    send(sink, 0, pa.record_batch([["k"] * 5, ["b", "ä", "a", "B", ""]], schema=schema))
+    assert ground.rows() == [{"app": "k", "v": "ä"}]
+
+
+def test_long_keys_that_differ_at_their_ends_only_are_told_apart(ground: Ground) -> None:
+    ground.query("CREATE TABLE `rows` (app VARBINARY(3000) PRIMARY KEY, count INT8) ENGINE=InnoDB")
+    long, schema = b"x" * 2990, pa.schema([("app", pa.binary()), ("count", pa.int64())])
+    sink: Any = upserting(ground, schema)
+    keys = [long + bytes([number % 5]) for number in range(50)]
+    send(sink, 0, pa.record_batch([keys, range(50)], schema=schema))
+    assert {row["app"][-1]: row["count"] for row in ground.rows()} == {number: 45 + number for number in range(5)}
+
+
 @pytest.mark.parametrize("order_by", [None, "count"])
 def test_a_deleted_row_removes_its_key_and_a_later_one_brings_it_back(ground: Ground, order_by: str | None) -> None:
     schema = SCHEMA.append(pa.field("gone", pa.bool_()))

@@ -14,9 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mysql_ground import JOB, Ground, send
 
+from onceward.connections.mysql import Session
 from onceward.contracts import Committed, SlotContext
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, RunId
+from onceward.sinks.mysql.fitting import _takes
+from onceward.sinks.mysql.table import Column, Server
+from onceward.sinks.mysql.table import declared as declared_as
 from onceward.testing.conformance.base import AT
 
 pytestmark = pytest.mark.cluster
@@ -274,3 +278,109 @@ def test_a_row_refused_in_the_middle_of_a_slot_is_told_and_leaves_nothing(
         deliver()
     sink.discard(transaction)
     assert (ground.rows(), ground.prepared()) == ([], [])
+
+
+# --- scenario 92: what the server would change without a word ------------------------------------
+
+CHANGED: dict[str, tuple[str, pa.Array, str]] = {
+    "a time for null": (
+        "TIMESTAMP(6) NOT NULL DEFAULT NOW(6)",
+        pa.array([AT, None], pa.timestamp("us", "UTC")),
+        "NOT NULL",
+    ),
+    "a number for null": ("BIGINT NOT NULL AUTO_INCREMENT, KEY (x)", pa.array([7, None], pa.int64()), "NOT NULL"),
+    "a default for null": ("BIGINT NOT NULL DEFAULT 5", pa.array([7, None], pa.int64()), "NOT NULL"),
+    "zero for null": ("BIGINT NOT NULL", pa.array([7, None], pa.int64()), "NOT NULL"),
+    "nothing for null": ("VARCHAR(9) NOT NULL", pa.array(["", None]), "NOT NULL"),
+    "a flag for null": ("BOOLEAN NOT NULL", pa.array([True, None]), "NOT NULL"),
+    "the third member": ("ENUM('x','y','z')", pa.array(["z", "3"]), "enum"),
+    "another spelling": ("ENUM('x')", pa.array(["x", "X"]), "enum"),
+    "members in order": ("SET('x','y')", pa.array(["x,y", "y,x"]), "set"),
+    "no blanks in a CHAR": ("CHAR(9)", pa.array(["x", "x "]), "blanks at the end"),
+    "blanks that are too many": ("VARCHAR(3)", pa.array(["x  ", "x   "]), "longer"),
+    "blanks too many for bytes": ("TINYTEXT", pa.array(["x", "x" + " " * 255]), "longer"),
+    "blanks too many for latin1": ("TINYTEXT CHARACTER SET latin1", pa.array(["é" * 255, "é" + " " * 255]), "longer"),
+    "nanoseconds": ("TIME(6)", pa.array([1_000, 1_001], pa.time64("ns")), "nanoseconds"),
+}
+
+
+@pytest.mark.parametrize("notes", ["basic", ""])
+@pytest.mark.parametrize("what", CHANGED)
+def test_s92_a_value_that_the_server_would_change_without_a_word_is_rejected_with_its_row(
+    ground: Ground, what: str, notes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared, array, said = CHANGED[what]
+    ground.query(f"CREATE TABLE `rows` (x {declared}) CHARACTER SET utf8mb4")
+    connect = Session.__init__
+
+    def noting(self: Session, *args: Any, **options: Any) -> None:
+        connect(self, *args, **options)
+        self.execute(f"SET SESSION note_verbosity = '{notes}', explicit_defaults_for_timestamp = 0")
+
+    monkeypatch.setattr(Session, "__init__", noting)
+    sink, batch = ground.sink(two_phase=False), pa.record_batch({"x": array})
+    sink.check(batch.schema, output_mode="append")
+    with pytest.raises(RowsRejected, match=rf"column 'x' has .* in row 2, and .*{said}"):
+        send(sink, 0, batch)
+    assert ground.rows() == []
+    send(sink, 0, batch.slice(0, 1))
+    assert len(ground.rows()) == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("DOUBLE(10,2)", pa.float64()),
+        ("FLOAT(7,3)", pa.float32()),
+        ("DOUBLE(10,2)", pa.int32()),
+        ("TIME(3)", pa.time64("us")),
+        ("DATETIME(3)", pa.timestamp("us")),
+        ("DECIMAL(9,2)", pa.decimal128(9, 3)),
+        ("BINARY(9)", pa.binary()),
+        ("BIT(8)", pa.int8()),
+        ("VARCHAR(9) CHARACTER SET cp932", pa.string()),
+        ("SET('a')", pa.list_(pa.string())),
+        ("VARCHAR(9) AS ('a')", pa.string()),
+    ],
+)
+def test_s92_a_column_that_would_change_values_is_refused_by_name(
+    ground: Ground, declared: str, kind: pa.DataType
+) -> None:
+    ground.query(f"CREATE TABLE `rows` (odd {declared})")
+    with pytest.raises(TargetRefused, match="column 'odd'"):
+        ground.sink().check(pa.schema([("odd", kind)]), output_mode="append")
+
+
+def test_s92_the_members_of_an_enum_are_read_as_they_are_declared(ground: Ground) -> None:
+    members = ["a", "b'c", "d,e", "x\\y", "n\nl", "", "')"]
+    literals = ", ".join(
+        "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'" for text in members
+    )
+    ground.query(f"CREATE TABLE `rows` (x ENUM({literals}))")
+    sink, batch = ground.sink(two_phase=False), pa.record_batch({"x": pa.array(members)})
+    sink.check(batch.schema, output_mode="append")
+    send(sink, 0, batch)
+    assert [row["x"] for row in ground.rows()] == members
+
+
+@pytest.mark.parametrize("name", ["onceward_row", "ONCEWARD_ROW", "onceward_rank", "number", "is_there"])
+@pytest.mark.parametrize("deleted", [None, "gone"])
+def test_s93_a_column_that_has_a_name_of_ours_is_a_column_like_any_other(
+    ground: Ground, name: str, deleted: str | None
+) -> None:
+    sink = ground.sink(mode="upsert", keys=["id"], order_by=name, deleted=deleted)
+    flags = {"gone": pa.array([False] * 4)} if deleted else {}
+    batch = pa.record_batch({"id": pa.array([1, 1, 2, 2]), name: pa.array([9, 3, 4, 5]), **flags})
+    sink.check(batch.schema, output_mode="update")
+    send(sink, 0, batch)
+    assert [(row["id"], row[name]) for row in ground.rows(order="ORDER BY id")] == [(1, 9), (2, 5)]
+
+
+def test_json_of_mysql_8_is_refused_where_it_would_not_keep_the_value() -> None:
+    """MySQL keeps what a JSON text says, and every fraction as a double. By its manual: no such server is at hand."""
+    mysql, mariadb = Server((8, 0, 36), False, False, True, False), Server((10, 11, 0), True, False, True, False)
+    column = Column("x", "json", "json", None, None, None, None, True, None, False, False, None, None)
+    exact, rounded = pa.list_(pa.int64()), pa.struct([("a", pa.map_(pa.string(), pa.decimal128(30, 5)))])
+    assert [_takes(column, kind, mysql) for kind in (pa.string(), exact, rounded)] == [False, True, False]
+    assert [_takes(column, kind, mariadb) for kind in (pa.string(), exact, rounded)] == [True, True, True]
+    assert [declared_as(kind, mysql).partition(" ")[0] for kind in (exact, rounded)] == ["JSON", "LONGTEXT"]

@@ -219,12 +219,6 @@ def _refuse_keys(table: Table, settings: Settings, stream: frozenset[str]) -> No
             hint=f"use those columns as keys, or run: ALTER TABLE {settings.target} "
             f"DROP INDEX {quoted(others[0].name)};",
         )
-    order = table.columns.get((settings.order_by or "").lower())
-    if order is not None and order.kind in _MEMBERS:
-        raise TargetRefused(
-            f"column {order.name!r} is declared {order.declared}, which is ordered by the places of its members",
-            hint="order by a number, a time or a text",
-        )
 
 
 def _is_harmless(index: Index, keys: frozenset[str], numbered: frozenset[str]) -> bool:

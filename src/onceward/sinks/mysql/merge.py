@@ -62,8 +62,7 @@ class Merge:
         """Of the rows with one key the last, and whether the target has its key, which is then locked. (A temporary
         table may stand only once in a statement of MySQL, so that a window function does what a join would.)"""
         apart = ", ".join(_exact(f"part.{quoted(key)}") if self._is_text(key) else quoted(key) for key in self._keys)
-        wanted = [quoted(self.settings.order_by)] if self.settings.order_by is not None else []
-        order = ", ".join(f"part.{name} DESC" for name in [*wanted, self._row])
+        order = f"{self._order()}part.{self._row} DESC"
         keys = ", ".join(f"part.{quoted(key)}" for key in self._keys)
         rank = f"ROW_NUMBER() OVER (PARTITION BY {apart} ORDER BY {order}) AS {self._rank}"
         ranked = f"SELECT part.{self._row}, {keys}, {rank} FROM {self.settings.incoming} AS part"
@@ -110,8 +109,16 @@ class Merge:
             name += "_"
         return name
 
-    def _is_text(self, key: str) -> bool:
-        return self.table.columns[key.lower()].collation is not None
+    def _order(self) -> str:
+        """Texts as Spark orders them, by the bytes of UTF-8, and not by a collation or the places in an ENUM."""
+        name = self.settings.order_by
+        if name is None:
+            return ""
+        column = f"part.{quoted(name)}"
+        return f"{_exact(f'CONVERT({column} USING utf8mb4)') if self._is_text(name) else column} DESC, "
+
+    def _is_text(self, column: str) -> bool:
+        return self.table.columns[column.lower()].collation is not None
 
 
 def _exact(text: str) -> str:
