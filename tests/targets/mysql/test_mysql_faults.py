@@ -25,6 +25,7 @@ from onceward.contracts import (
     RetryLater,
     SlotContext,
     SlotValues,
+    TryAgain,
 )
 from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed
@@ -150,7 +151,7 @@ def test_the_reply_to_the_commit_of_an_upsert_is_lost(quick: Ground, proxy: Prox
         cuts = proxy.cuts
         for epoch in range(REPETITIONS // 2):
             proxy.cut_after(b"\x03COMMIT")
-            with pytest.raises(MySQLError):
+            with pytest.raises(TryAgain):
                 sink.send_transaction(values(sink, epoch, 0, 1), JOB, epoch, AT)
             assert sink.send_transaction(values(sink, epoch, 0, 1), JOB, epoch, AT)
         assert proxy.cuts - cuts == REPETITIONS // 2

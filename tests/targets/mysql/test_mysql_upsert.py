@@ -170,7 +170,7 @@ def test_a_key_that_another_session_adds_in_the_same_moment_is_tried_again(
     execute, others = Session.execute, ["INSERT INTO `rows` VALUES ('a', 1)"]
 
     def overtaken(self: Session, statement: str) -> Any:
-        if others and statement.startswith("INSERT INTO") and "onceward_latest" in statement:
+        if others and statement.startswith("INSERT INTO") and "NOT latest.is_there" in statement:
             ground.query(others.pop())
         return execute(self, statement)
 
