@@ -12,7 +12,7 @@ from mysql_ground import JOB, Ground, send
 
 from onceward.connections.mysql import Session
 from onceward.contracts import Receipt, SlotContext, SlotValues, TryAgain
-from onceward.errors import TargetChanged, TargetRefused
+from onceward.errors import RowsRejected, TargetChanged, TargetRefused
 from onceward.identity import Fingerprint, RunId
 from onceward.sinks import MySQLSink
 from onceward.sinks.mysql.fitting import refuse_table
@@ -86,6 +86,34 @@ def test_s90_a_unique_index_beside_the_key_is_refused_unless_it_has_the_whole_ke
         checked(ground, **UPSERT)
     ground.query(str(refused.value.hint).partition("run: ")[2].removesuffix(";"))
     checked(ground, **UPSERT)
+
+
+def test_s90_an_index_over_a_part_of_the_key_is_neither_the_key_nor_harmless(ground: Ground) -> None:
+    ground.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), UNIQUE part (name(3))) ENGINE=InnoDB")
+    with pytest.raises(TargetRefused, match="no unique index on name"):
+        checked(ground, mode="upsert", keys=["name"])
+    ground.query("CREATE UNIQUE INDEX whole ON `rows` (name)")
+    with pytest.raises(TargetRefused, match=r"second unique index on name\(3\)"):
+        checked(ground, mode="upsert", keys=["name"])
+    ground.query("DROP INDEX part ON `rows`")
+    send(checked(ground, mode="upsert", keys=["name"]), 0, TWO)
+    assert len(ground.rows()) == 2
+
+
+def test_s90_a_row_that_is_there_is_changed_by_its_key_and_not_by_an_index_that_the_server_asks_first(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the look taken away: the other index stands before the key's own."""
+    ground.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), UNIQUE mine (id)) ENGINE=InnoDB")
+    sink = checked(ground, **UPSERT)
+    send(sink, 0, pa.record_batch([[1, 2], ["anna", "bob"]], schema=SCHEMA))
+    ground.query("DROP INDEX mine ON `rows`")
+    ground.query("CREATE UNIQUE INDEX late ON `rows` (name(3))")
+    ground.query("CREATE UNIQUE INDEX mine ON `rows` (id)")
+    monkeypatch.setattr("onceward.sinks.mysql.reliance.refuse_change", lambda *_, **__: None)
+    with pytest.raises(RowsRejected, match="Duplicate entry 'ann'"):
+        send(sink, 1, pa.record_batch([[2], ["annika"]], schema=SCHEMA))
+    assert {row["id"]: row["name"] for row in ground.rows()} == {1: "anna", 2: "bob"}
 
 
 def test_s90_an_index_over_an_expression_is_refused_and_one_over_a_part_of_the_key_is_not_the_key() -> None:
