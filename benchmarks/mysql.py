@@ -126,7 +126,7 @@ def _load(source: str, url: str, half: int, ready: Any, go: Any) -> None:
 
     table = pa.concat_tables(pq.read_table(path) for path in sorted(Path(source).glob("*.parquet")))
     mine = table.slice(half * table.num_rows // 2, table.num_rows // 2).combine_chunks()
-    text = [part for batch in mine.to_batches(100_000) for part in lines(batch, first_row=1, non_finite="refuse")]
+    text = [part for batch in mine.to_batches(100_000) for part in lines(batch)]
     with Session(Address.checked(url), timeout_s=600, lock_wait_s=50) as server:
         ready.release()
         go.wait()
