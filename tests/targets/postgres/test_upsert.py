@@ -214,13 +214,6 @@ def test_a_partitioned_table_is_written_through_its_root(place: Place) -> None:
     assert len(table(place, "k", "v")) == 4
 
 
-def test_an_unlogged_table_is_taken_with_a_warning(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.query("CREATE UNLOGGED TABLE ~.rows (k bigint PRIMARY KEY, v text)")
-    deliver(upsert(place, rows_of(k=[1], v=[""])), [rows_of(k=[1], v=["a"])])
-    assert table(place, "k", "v") == [(1, "a")]
-    assert "is unlogged: when its server crashes it is emptied" in caplog.text
-
-
 def test_replace_exchanges_the_whole_table_and_an_empty_epoch_empties_it(place: Place) -> None:
     sink = place.sink(mode="replace").choose()
     sink.check(rows_of(k=[1], v=[""]).schema, output_mode="complete")

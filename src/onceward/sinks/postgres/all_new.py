@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onceward.connections.postgres import PostgresError, Session, listed, quoted
-from onceward.sinks.postgres.rows import all_converted, described, in_order_of
-from onceward.sinks.postgres.schema import Table, key_columns
+from onceward.connections.postgres import PostgresError, Session, listed
+from onceward.sinks.postgres.catalog import Table
+from onceward.sinks.postgres.equality import Keys, keys_of
+from onceward.sinks.postgres.rows import all_converted, in_order_of
 from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import STAGE, Target
 
@@ -29,17 +30,16 @@ class AllNew:
         self._target = target
         self._shortcut = Shortcut()
 
-    def add(self, session: Session, read: Callable[[], Iterable[pa.RecordBatch]], count: int) -> bool:
+    def add(self, session: Session, table: Table, read: Callable[[], Iterable[pa.RecordBatch]], count: int) -> bool:
         """Add an epoch of so many rows, inside the caller's transaction. False: nothing was done."""
         if count < _MANY or not self._shortcut.is_open():
             return False
-        table = described(session, self._target)
-        keys = key_columns(table, self._target)
+        keys = keys_of(table, self._target)
         if not self._seem_new(session, table, keys, next(iter(read()), None)):
             return False
         session.run(f"SAVEPOINT {STAGE}")
         try:
-            session.copy_all(table.name, table.schema, in_order_of(keys, self._plain(table, read())))
+            session.copy_all(table.name, table.schema, in_order_of(keys.columns, self._plain(table, read())))
         except _NotPlain:
             pass
         except PostgresError as error:
@@ -51,7 +51,7 @@ class AllNew:
         self._shortcut.was_in_vain()
         return False
 
-    def _seem_new(self, session: Session, table: Table, keys: list[str], batch: pa.RecordBatch | None) -> bool:
+    def _seem_new(self, session: Session, table: Table, keys: Keys, batch: pa.RecordBatch | None) -> bool:
         """Whether the table has none of some rows' keys; looked up by its index, however large it is."""
         if batch is None or batch.num_rows == 0:
             return False
@@ -60,12 +60,11 @@ class AllNew:
             (ready,) = self._plain(table, [some])
         except _NotPlain:
             return False
-        columns = listed(keys)
+        columns = listed(keys.columns)
         session.run(f"CREATE TEMPORARY TABLE {STAGE} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA")
-        session.copy(STAGE, None, pa.Table.from_batches([ready.select(keys)]))
-        same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
+        session.copy(STAGE, None, pa.Table.from_batches([ready.select(keys.columns)]))
         # OFFSET keeps the planner from reading the whole table for a join.
-        exists = f"EXISTS (SELECT FROM {table} AS t WHERE {same} OFFSET 0)"
+        exists = f"EXISTS (SELECT FROM {table} AS t WHERE {keys.same} OFFSET 0)"
         ((known,),) = session.run(f"SELECT count(*) FROM pg_temp.{STAGE} AS s WHERE {exists}")
         session.run(f"DROP TABLE pg_temp.{STAGE}")
         return not known

@@ -6,6 +6,7 @@ No row is to blame for such a failure, and it says nothing about what an earlier
 from __future__ import annotations
 
 import contextlib
+from typing import TypeGuard
 
 from onceward.connections.postgres import PostgresError, borrowed
 from onceward.errors import TargetUnavailable
@@ -37,7 +38,7 @@ ORDER BY 1 DESC, 2
 """
 
 
-def is_cut_off(error: Exception) -> bool:
+def is_cut_off(error: Exception) -> TypeGuard[PostgresError]:
     """Whether a wait was too long for us, or somebody cancelled the statement."""
     return isinstance(error, PostgresError) and error.sqlstate in (LOCK_TIMED_OUT, _CANCELLED)
 

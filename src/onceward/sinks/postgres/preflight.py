@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,17 +10,13 @@ import pyarrow as pa
 from onceward.connections.postgres import Address, PostgresError, Session, give_back, take
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.sinks.postgres.blocked import explained, is_cut_off
+from onceward.sinks.postgres.catalog import Table, describe
+from onceward.sinks.postgres.facts import Watch
+from onceward.sinks.postgres.hazards import operations, refuse_hazards, triggers_between
 from onceward.sinks.postgres.receipts import Receipts
-from onceward.sinks.postgres.schema import (
-    check_names,
-    check_stream,
-    create_table,
-    describe,
-    refuse_unless_fitting,
-)
+from onceward.sinks.postgres.schema import check_names, check_stream, create_table, refuse_unless_fitting
 from onceward.sinks.postgres.target import Target
 
-log = logging.getLogger("onceward")
 _CREATED_MEANWHILE = ("23505", "42P07")
 
 
@@ -44,14 +39,17 @@ def connected(address: Address, sink: str) -> Iterator[Session]:
     give_back(session)
 
 
-def check(target: Target, receipts: Receipts, schema: pa.Schema, *, output_mode: str, sink: str) -> None:
-    """Compare the table with the stream; make it, and the tables for receipts, where they are missing."""
+def check(target: Target, receipts: Receipts, watch: Watch, schema: pa.Schema, *, output_mode: str, sink: str) -> None:
+    """Compare the table with the stream; make it, and the tables for receipts, where they are missing; then remember
+    how it all stands."""
     try:
         check_stream(target, schema, output_mode)
         check_names(schema.names)
         with connected(target.address, sink) as session:
-            _check_table(session, target, schema)
+            table = _check_table(session, target, schema)
             _check_receipts(session, receipts)
+            fields = [table.column(field.name) for field in schema if field.name != target.deleted]
+            watch.begin(session, (column.name for column in fields if column is not None))
     except TargetRefused as refused:
         raise TargetRefused(refused.message, hint=refused.hint, sink=sink) from None
     except PostgresError as error:
@@ -64,8 +62,8 @@ def check(target: Target, receipts: Receipts, schema: pa.Schema, *, output_mode:
         ) from None
 
 
-def _check_table(session: Session, target: Target, schema: pa.Schema) -> None:
-    table = describe(session, target.table)
+def _check_table(session: Session, target: Target, schema: pa.Schema) -> Table:
+    (table,) = describe(session, str(target.table))
     statement = create_table(target, schema)
     if table is None and not target.create_table:
         raise TargetRefused(f"there is no table {target.table} in {target.address}", hint=f"run: {statement}")
@@ -82,18 +80,19 @@ def _check_table(session: Session, target: Target, schema: pa.Schema) -> None:
                     f"the table {target.table} does not exist and cannot be made: {error}",
                     hint=f"run as someone who may: {statement}",
                 ) from None
-        table = describe(session, target.table)
+        (table,) = describe(session, str(target.table))
     if table is None:
         raise TargetRefused(f"the table {target.table} was made and is not found", hint="check the search path")
+    refuse_hazards(table, target)
     refuse_unless_fitting(table, target, schema)
-    if table.is_unlogged:
-        log.warning("table %s is unlogged: when its server crashes it is emptied, and nothing tells onceward", table)
-    _check_privileges(session, target)
+    _check_privileges(session, table, target)
+    return table
 
 
-def _check_privileges(session: Session, target: Target) -> None:
-    needed = {"append": ["INSERT"], "replace": ["INSERT", "DELETE"], "upsert": ["INSERT", "SELECT", "UPDATE"]}
-    wanted = needed[target.mode] + (["DELETE"] if target.deleted is not None else [])
+def _check_privileges(session: Session, table: Table, target: Target) -> None:
+    # To see that a trigger has let all rows be deleted takes a look.
+    looks = target.mode == "upsert" or triggers_between(table, target, "DELETE")
+    wanted = sorted(operations(target) | ({"SELECT"} if looks else set()))
     for privilege in wanted:
         if not session.run("SELECT has_table_privilege(to_regclass($1), $2)", str(target.table), privilege)[0][0]:
             user = session.run("SELECT quote_ident(current_user)")[0][0]

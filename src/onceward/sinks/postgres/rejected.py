@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from onceward.connections.postgres import PostgresError, Session
 from onceward.contracts import RejectedRow, SlotValues
 from onceward.sinks.bisection import Refusal, rejected_rows
+from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.postgres.errors import classify
+from onceward.sinks.postgres.values import DoesNotFit
 
-# Data exceptions and violated constraints. Whatever else goes wrong is not the fault of a row.
-_CLASSES = ("22", "23")
 _POINT = "onceward_part"
-
-
-def is_rejection(error: Exception) -> bool:
-    """Whether a row is to blame, so that trying again will not help."""
-    return isinstance(error, ValueError) or (isinstance(error, PostgresError) and error.sqlstate[:2] in _CLASSES)
 
 
 def find_rejected(
@@ -23,20 +21,25 @@ def find_rejected(
 ) -> list[RejectedRow]:
     """Try everything, part by part, in the caller's transaction; constraints that wait for its end are checked at once.
 
-    The caller rolls it back.
+    The caller rolls it back. What fails even without rows is raised: no row is to blame then.
     """
 
     def attempt(part: SlotValues) -> Refusal | None:
         session.run(f"SAVEPOINT {_POINT}")
         try:
             write(part)
-        except (PostgresError, ValueError) as error:
-            if not is_rejection(error):
+        except (PostgresError, DoesNotFit) as error:
+            meaning = classify(error)
+            if meaning is ErrorClass.RETRY:
                 raise
             session.run(f"ROLLBACK TO SAVEPOINT {_POINT}")
-            return Refusal(str(error))
+            return Refusal(str(error), is_certain=meaning is ErrorClass.ROW)
         session.run(f"RELEASE SAVEPOINT {_POINT}")
         return None
 
     session.run("SET CONSTRAINTS ALL IMMEDIATE")
+    first = next((slot for slot in slots if slot.rows), None)
+    if first is not None:
+        nothing = [next(iter(first.read())).slice(0, 0)]
+        write(replace(first, rows=0, read=partial(iter, nothing)))
     return rejected_rows(slots, attempt)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import Session
-from onceward.errors import TargetRefused
-from onceward.sinks.postgres.schema import Table, describe, wires
+from onceward.sinks.postgres.catalog import Table
+from onceward.sinks.postgres.schema import wires
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.values import Wire
 
 _BYTES_AT_ONCE = 8 << 20
 _ROWS_AT_ONCE = 10_000
-
-
-def described(session: Session, target: Target) -> Table:
-    """The table as it is now."""
-    table = describe(session, target.table)
-    if table is None:
-        raise TargetRefused(f"there is no table {target.table} any more", hint="make it again, then start again")
-    return table
 
 
 def converted(batch: pa.RecordBatch, ways: list[Wire]) -> pa.RecordBatch:
@@ -31,11 +23,12 @@ def converted(batch: pa.RecordBatch, ways: list[Wire]) -> pa.RecordBatch:
 
 
 class RowCopier:
-    """Takes batches as they come and sends them in pieces worth a COPY each."""
+    """Takes batches as they come and sends them in pieces worth a COPY each, into the table that `held` gives."""
 
-    def __init__(self, session: Session, target: Target) -> None:
+    def __init__(self, session: Session, target: Target, held: Callable[[], Table]) -> None:
         self._session = session
         self._target = target
+        self._held = held
         self._table: Table | None = None
         self._ways: list[Wire] = []
         self._waiting: list[pa.RecordBatch] = []
@@ -45,7 +38,7 @@ class RowCopier:
     def add(self, batch: pa.RecordBatch) -> None:
         """Convert and keep it, or send it with those before it."""
         if self._table is None:
-            self._table = described(self._session, self._target)
+            self._table = self._held()
             self._ways = wires(self._table, self._target, batch.schema)
         ready = converted(batch, self._ways)
         self._waiting.append(ready)
@@ -78,6 +71,8 @@ def in_order_of(keys: list[str], batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 def _sorted(keys: list[str], piece: pa.Table) -> pa.Table:
     """If Arrow can sort by them."""
+    if not piece.num_rows:
+        return piece
     first, last = piece[keys[0]].slice(0, piece.num_rows - 1), piece[keys[0]].slice(1)
     try:
         if len(keys) == 1 and pc.all(pc.less_equal(first, last)).as_py():

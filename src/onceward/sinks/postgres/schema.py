@@ -1,118 +1,22 @@
-"""The target table: what columns it has, whether the stream fits it, and the statement that makes one."""
+"""Whether the stream fits the table, and the statement that makes one which it fits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
-from onceward.connections.postgres import PostgresError, Session, listed, quoted
+from onceward.connections.postgres import listed, quoted
 from onceward.errors import TargetRefused
+from onceward.sinks.postgres.catalog import Column, Table
+from onceward.sinks.postgres.equality import keys_of
 from onceward.sinks.postgres.target import TableName, Target, wrong_name
 from onceward.sinks.postgres.values import Wire, declared, wire_for
 
-_NO_SCHEMA = ("3F000", "42P01")
 _WITHOUT_ORDER = ("json", "xml")
 ROW = "onceward_row"
 DELETED = "onceward_deleted"
 """Columns of our own in the temporary table of an upsert."""
-
-
-# A domain may stand on a domain; the modifier that counts is the one nearest to the type itself.
-_COLUMNS = """\
-SELECT a.attname::text,
-    CASE WHEN t.typtype = 'e' THEN 'enum'
-        WHEN t.typtype = 'b' AND (n.nspname = 'pg_catalog' OR t.typname = 'citext') THEN t.typname::text
-        ELSE 'other' END,
-    b.modifier, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
-    a.attgenerated <> '' OR a.attidentity = 'a'
-FROM (
-    WITH RECURSIVE based AS (
-        SELECT attnum, atttypid AS type, atttypmod AS modifier
-        FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped
-        UNION ALL
-        SELECT b.attnum, t.typbasetype, t.typtypmod FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd'
-    )
-    SELECT attnum, type, modifier FROM based
-) AS b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_namespace n ON n.oid = t.typnamespace
-JOIN pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = b.attnum ORDER BY a.attnum
-"""
-# Columns that an index only carries along (INCLUDE) make nothing unique.
-_UNIQUE = """\
-SELECT array_agg(a.attname::text)
-FROM pg_index i JOIN pg_attribute a
-    ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
-WHERE i.indrelid = $1::bigint::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
-    AND i.indimmediate
-GROUP BY i.indexrelid
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column that the table has. `printed` is how people write its type; `kind` is that type's own name, or that of
-    the type under a domain, or `enum`, or `other` for what binary COPY could only guess at; `modifier` is its length or
-    precision as the server packs it."""
-
-    name: str
-    kind: str
-    modifier: int
-    printed: str
-    is_required: bool
-    is_computed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table as the server describes it."""
-
-    schema: str
-    name: str
-    is_unlogged: bool
-    columns: dict[str, Column]
-    unique: tuple[frozenset[str], ...]
-
-    def __str__(self) -> str:
-        """As SQL, whatever the search path: a temporary table of the same name comes first in it."""
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
-
-    def column(self, name: str) -> Column | None:
-        """The column for a stream's column: of the very name, or of that name in lower case."""
-        return self.columns.get(name) or self.columns.get(name.lower())
-
-
-def describe(session: Session, wanted: TableName) -> Table | None:
-    """The table, or None when there is none. What cannot take rows is refused."""
-    try:
-        found = session.run(
-            "SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relpersistence::text, "
-            "row_security_active(c.oid) FROM pg_class c "
-            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)",
-            str(wanted),
-        )
-    except PostgresError as error:
-        if error.sqlstate in _NO_SCHEMA:
-            return None
-        raise
-    if not found:
-        return None
-    oid, schema, name, kind, persistence, has_row_security = found[0]
-    if kind not in ("r", "p") or persistence == "t":
-        raise TargetRefused(f"{wanted} is no table that takes rows by COPY", hint="name the table behind it")
-    if has_row_security:
-        raise TargetRefused(
-            f"{wanted} has row security, and COPY cannot go through it", hint="use a role with BYPASSRLS"
-        )
-    columns = session.run(_COLUMNS, oid)
-    unique = session.run(_UNIQUE, oid)
-    return Table(
-        schema=schema,
-        name=name,
-        is_unlogged=persistence == "u",
-        columns={row[0]: Column(*row) for row in columns},
-        unique=tuple(frozenset(names) for (names,) in unique),
-    )
 
 
 def create_table(target: Target, schema: pa.Schema) -> str:
@@ -121,11 +25,6 @@ def create_table(target: Target, schema: pa.Schema) -> str:
     columns = [f"{quoted(field.name)} {declared(field)}" for field in fields]
     columns += [f"UNIQUE ({listed(target.keys)})"] if target.keys else []
     return f"CREATE TABLE {target.table} ({', '.join(columns)})"
-
-
-def create_index(target: Target) -> str:
-    """The statement that makes an existing table fit for upserts."""
-    return f"CREATE UNIQUE INDEX ON {target.table} ({listed(target.keys)})"
 
 
 def refuse_unless_fitting(table: Table, target: Target, schema: pa.Schema) -> None:
@@ -154,17 +53,8 @@ def refuse_unless_fitting(table: Table, target: Target, schema: pa.Schema) -> No
             f"column {order.name!r} is {order.printed}, of which none is greater than another",
             hint="name another column in order_by",
         )
-    keys = frozenset(column.name for key in target.keys if (column := table.column(key)))
-    if keys and keys not in table.unique:
-        raise TargetRefused(
-            f"table {target.table} has no unique index on {', '.join(target.keys)}, which an upsert needs",
-            hint=f"run: {create_index(target)}",
-        )
-
-
-def key_columns(table: Table, target: Target) -> list[str]:
-    """The keys as the table spells them."""
-    return [column.name for column in map(table.column, target.keys) if column is not None]
+    if target.keys:
+        keys_of(table, target)
 
 
 def wires(table: Table, target: Target, schema: pa.Schema) -> list[Wire]:

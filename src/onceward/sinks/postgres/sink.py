@@ -27,8 +27,10 @@ class PostgresSink(TemplateChoice):
     stays, or else the last; a row whose boolean column `deleted` is true removes its key. `mode="replace"`, for output
     mode complete, exchanges the table's whole content in one transaction. A missing table is made from the stream's
     columns unless `create_table=False`. Receipts are kept in the table `onceward_receipts` of `receipts_schema`, or of
-    the first schema in the search path. Nothing waits for a lock of others for longer than `lock_timeout_s`, and no
-    statement takes longer than `timeout_s`: then the task, or the publishing of the epoch, is tried again.
+    the first schema in the search path. A table with a trigger that fires before a row is written, and so may change it
+    or leave it out, is refused unless `triggers` names it. Nothing waits for a lock of others for longer than
+    `lock_timeout_s`, and no statement takes longer than `timeout_s`: then the task, or the publishing of the epoch, is
+    tried again.
     """
 
     means = "two-phase commit, or write-ahead log; receipt in the same PostgreSQL transaction"
@@ -45,6 +47,7 @@ class PostgresSink(TemplateChoice):
         name: str | None = None,
         create_table: bool = True,
         receipts_schema: str | None = None,
+        triggers: str | Sequence[str] = (),
         two_phase: bool | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         timeout_s: float = TIMEOUT_S,
@@ -62,6 +65,7 @@ class PostgresSink(TemplateChoice):
                 deleted=deleted,
                 create_table=create_table,
                 receipts_schema=receipts_schema,
+                triggers=as_names(triggers),
             )
             if two_phase and mode != "append":
                 raise ConfigurationError(

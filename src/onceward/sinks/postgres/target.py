@@ -66,6 +66,7 @@ class Target:
     deleted: str | None
     create_table: bool
     receipts_schema: str | None
+    triggers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what can be refused without a connection."""

@@ -10,7 +10,7 @@ What can happen to it, and what is found afterwards:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
 from onceward.sinks.obstacles import refusal
 from onceward.sinks.postgres.blocked import is_cut_off, staging_failed
 from onceward.sinks.postgres.cautions import cautions
+from onceward.sinks.postgres.facts import Watch
 from onceward.sinks.postgres.obstacles import Room
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts
@@ -49,10 +50,10 @@ _CANNOT_BE_PREPARED = "0A000"
 class Slot:
     """One attempt's transaction while it is open."""
 
-    def __init__(self, target: Target, context: SlotContext) -> None:
+    def __init__(self, target: Target, watch: Watch, context: SlotContext) -> None:
         self.context = context
         self.session = begun(target.address)
-        self.rows = RowCopier(self.session, target)
+        self.rows = RowCopier(self.session, target, lambda: watch.held(self.session, context.epoch))
 
 
 class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
@@ -65,12 +66,13 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         self.target = target
         self._room = room
         self._receipts = Receipts(target.receipts_schema)
+        self._watch = Watch(target, self._receipts)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`. The first time that the columns are known which the stream leaves to the table."""
         if (why := self._room.why_not((*schema.names, *map(str.lower, schema.names)))) is not None:
             raise refusal(str(self.target.table), f"{why}, and the stream fills it", sink=self.name)
-        check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
+        check(self.target, self._receipts, self._watch, schema, output_mode=output_mode, sink=self.name)
 
     def cautions(self, needs: Needs) -> Iterable[Finding]:
         """See `Sink.cautions`."""
@@ -80,7 +82,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     def begin_transaction(self, context: SlotContext) -> Slot:
         """A session of its own; the server rolls it back when this process dies."""
-        return Slot(self.target, context)
+        return Slot(self.target, self._watch, context)
 
     def invoke(self, transaction: Slot, batch: pa.RecordBatch) -> None:
         """COPY, some batches at a time."""
@@ -212,6 +214,10 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         """See `Sink.receipts_at`."""
         with reading(self.target.address) as session:
             return self._receipts.place(session)
+
+    def target_facts(self) -> Mapping[str, str]:
+        """See `Sink.target_facts`."""
+        return self._watch.facts or {}
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""

@@ -13,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
-from onceward.sinks.postgres.rows import converted, described, in_order_of
-from onceward.sinks.postgres.schema import DELETED, ROW, Table, key_columns, wires
+from onceward.sinks.postgres.catalog import Table
+from onceward.sinks.postgres.equality import keys_of
+from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
+from onceward.sinks.postgres.rows import converted, in_order_of
+from onceward.sinks.postgres.schema import DELETED, ROW, wires
 from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import STAGE, Target
 from onceward.sinks.postgres.values import Wire
@@ -26,11 +29,12 @@ _MANY = 10_000
 class Upsert:
     """One epoch, inside a transaction that the caller began."""
 
-    def __init__(self, session: Session, target: Target, each_once: Shortcut) -> None:
+    def __init__(self, session: Session, target: Target, table: Table, each_once: Shortcut) -> None:
         self._session = session
         self._target = target
+        self._table = table
+        self._keys = keys_of(table, target)
         self._each_once = each_once
-        self._table: Table = described(session, target)
         self._columns: list[str] = []
         self._has_null_keys = False
         self._has_deletes = False
@@ -38,7 +42,7 @@ class Upsert:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """All rows of the epoch, in their order."""
-        self._session.copy_all(STAGE, None, in_order_of(self._keys, self._staged(batches)))
+        self._session.copy_all(STAGE, None, in_order_of(self._keys.columns, self._staged(batches)))
         if self._columns:
             self._merge()
             self._session.run(f"DROP TABLE pg_temp.{STAGE}")
@@ -73,12 +77,10 @@ class Upsert:
         )
 
     @property
-    def _keys(self) -> list[str]:
-        return key_columns(self._table, self._target)
-
-    @property
-    def _others(self) -> list[str]:
-        return [column for column in self._columns if column not in self._keys]
+    def _changed(self) -> list[str]:
+        """The columns that a row with a known key writes."""
+        kept = frozenset(self._keys.columns) - frozenset(self._keys.rewritten)
+        return [column for column in self._columns if column not in kept]
 
     def _merge(self) -> None:
         """Where every key comes once, which is what aggregations give, nothing needs to be sorted."""
@@ -95,13 +97,13 @@ class Upsert:
             self._each_once.was_in_vain()
         self._keep_last()
         if self._has_deletes:
-            self._delete(" AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys))
+            self._delete(self._keys.same)
         if self._has_deletes and self._has_null_keys:
-            self._delete(self._same_null_key())
+            self._delete(self._keys.same_with_null)
         rest = f"pg_temp.{STAGE} AS s WHERE NOT s.{DELETED}"
         if self._has_null_keys:
             self._update_null_keys()
-            rest += f" AND NOT EXISTS (SELECT FROM {self._table} AS t WHERE {self._same_null_key()})"
+            rest += f" AND NOT EXISTS (SELECT FROM {self._table} AS t WHERE {self._keys.same_with_null})"
         self._session.run(f"{self._insert(rest)} {self._on_conflict()}")
 
     def _merge_unsorted(self) -> bool:
@@ -110,9 +112,9 @@ class Upsert:
         ON CONFLICT handles every row by itself. Where all of many keys exist, an UPDATE takes half the time; it changes
         a row once however often its key comes, and then the numbers differ.
         """
-        same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in self._keys)
-        if self._others and self._count >= _MANY and self._known(same) == self._count:
-            changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._others)
+        same = self._keys.same
+        if self._changed and self._count >= _MANY and self._known(same) == self._count:
+            changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._changed)
             update = f"UPDATE {self._table} AS t SET {changes} FROM pg_temp.{STAGE} AS s WHERE {same} RETURNING 1"
             ((changed,),) = self._session.run(f"WITH done AS ({update}) SELECT count(*) FROM done")
             return bool(changed == self._count)
@@ -131,36 +133,33 @@ class Upsert:
         latest = ", ".join([*(f"{column} DESC NULLS LAST" for column in order), f"{ROW} DESC"])
         self._session.run(
             f"DELETE FROM pg_temp.{STAGE} WHERE {ROW} IN (SELECT {ROW} FROM (SELECT {ROW}, row_number() OVER "
-            f"(PARTITION BY {listed(self._keys)} ORDER BY {latest}) AS place FROM pg_temp.{STAGE}) AS placed "
+            f"(PARTITION BY {self._keys.grouping} ORDER BY {latest}) AS place FROM pg_temp.{STAGE}) AS placed "
             "WHERE place > 1)"
         )
 
     def _delete(self, same: str) -> None:
-        self._session.run(f"DELETE FROM {self._table} AS t USING pg_temp.{STAGE} AS s WHERE s.{DELETED} AND {same}")
+        which = f"pg_temp.{STAGE} AS s WHERE s.{DELETED} AND {same}"
+        self._session.run(f"DELETE FROM {self._table} AS t USING {which}")
+        if triggers_between(self._table, self._target, "DELETE"):
+            refuse_kept(self._session, f"{self._table} AS t, {which}", self._table)
 
     def _update_null_keys(self) -> None:
         """What ON CONFLICT does not see, done by hand; columns that the stream does not have keep their values."""
-        changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._others)
+        changes = ", ".join(f"{quoted(column)} = s.{quoted(column)}" for column in self._changed)
         if changes:
             self._session.run(
                 f"UPDATE {self._table} AS t SET {changes} FROM pg_temp.{STAGE} AS s "
-                f"WHERE NOT s.{DELETED} AND {self._same_null_key()}"
+                f"WHERE NOT s.{DELETED} AND {self._keys.same_with_null}"
             )
-
-    def _same_null_key(self) -> str:
-        """Compared as whole records two nulls are equal, and the server can hash them."""
-        some_null = " OR ".join(f"s.{quoted(key)} IS NULL" for key in self._keys)
-        ours, theirs = (", ".join(f"{alias}.{quoted(key)}" for key in self._keys) for alias in "st")
-        return f"({some_null}) AND ROW({ours})::record = ROW({theirs})::record"
 
     def _insert(self, source: str) -> str:
         columns = listed(self._columns)
         return f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {source}"
 
     def _on_conflict(self) -> str:
-        changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in self._others)
+        changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in self._changed)
         action = f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
-        return f"ON CONFLICT ({listed(self._keys)}) {action}"
+        return f"ON CONFLICT ({listed(self._keys.columns)}) {action}"
 
     def _column(self, name: str) -> str:
         column = self._table.column(name)

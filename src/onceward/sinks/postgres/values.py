@@ -6,6 +6,8 @@ silence. So every column is cast here, whole columns at a time, and a cast that 
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +31,12 @@ _PLAIN = {
     "time": pa.time64("us"),
     "interval": pa.duration("us"),
 }
+# 24 November 4714 BC: days, and microseconds, before 1970.
+_EARLIEST = {
+    "date": -2_440_588,
+    "timestamp": -2_440_588 * 86_400_000_000,
+    "timestamptz": -2_440_588 * 86_400_000_000,
+}
 _FLOATS = {"float4": pa.float32(), "float8": pa.float64()}
 _ARROW = {**_INTEGERS, **_FLOATS, **_PLAIN, "numeric": pa.decimal128(38, 0)}
 _NO_MODIFIER = -1
@@ -36,6 +44,10 @@ _UUID = "^[0-9A-Fa-f]{32}$"
 _NO_UUID = "0" * 32
 _INTERVAL_HAS_SECONDS = 1 << 12
 _ANY_PRECISION = 0xFFFF
+
+
+class DoesNotFit(ValueError):
+    """A value of which its column would lose something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +59,12 @@ class Wire:
     convert: Convert
 
     def __call__(self, batch: pa.RecordBatch) -> pa.Array:
-        """The column, ready for COPY. ValueError names the column when a value does not fit."""
+        """The column, ready for COPY. `DoesNotFit` names the column when a value does not."""
         try:
             return self.convert(batch.column(self.source))
         except (pa.ArrowException, ValueError) as error:
-            raise ValueError(f"column {self.source!r} has a value that does not fit {self.column!r}: {error}") from None
+            says = f"column {self.source!r} has a value that does not fit {self.column!r}: {error}"
+            raise DoesNotFit(says) from None
 
 
 def wire_for(field: pa.Field, column: str, kind: str, modifier: int) -> Wire | None:
@@ -107,11 +120,13 @@ def _conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None
     if wanted == "uuid":
         return _uuid_conversion(kind)
     if wanted in _TEXTS:
-        return _text_conversion(modifier) if _is_text(kind) else None
+        return _text_conversion(wanted, modifier) if _is_text(kind) else None
     return _plain_conversion(kind, wanted, modifier) if wanted in _PLAIN else None
 
 
-def _text_conversion(modifier: int) -> Convert:
+def _text_conversion(wanted: str, modifier: int) -> Convert:
+    if wanted == "xml":
+        return _without_declaration
     if modifier == _NO_MODIFIER:
         return _cast_to(pa.string())
     longest = modifier - 4
@@ -119,11 +134,30 @@ def _text_conversion(modifier: int) -> Convert:
     def checked(column: pa.Array) -> pa.Array:
         # The server complains of what is too long, but cuts off blanks at the end in silence.
         texts = column.cast(pa.string())
-        if (pc.max(pc.utf8_length(texts)).as_py() or 0) > longest:
+        lengths = pc.min_max(pc.utf8_length(texts)).as_py()
+        if (lengths["max"] or 0) > longest:
             raise ValueError(f"a text is longer than {longest} characters")
+        if wanted == "bpchar" and lengths["min"] is not None:
+            _refuse_padding(texts, lengths["min"], longest)
         return texts
 
     return checked
+
+
+def _refuse_padding(texts: pa.Array, shortest: int, length: int) -> None:
+    """A char(n) fills up with blanks in silence, and takes blanks at the end for nothing."""
+    if shortest < length:
+        raise ValueError(f"a text is shorter than {length} characters, and would be padded with blanks")
+    if pc.any(pc.ends_with(texts, " ")).as_py():
+        raise ValueError("a text ends in a blank, which counts for nothing here")
+
+
+def _without_declaration(column: pa.Array) -> pa.Array:
+    """The server reads the text as in the encoding that a declaration names, and then drops the declaration."""
+    texts = column.cast(pa.string())
+    if pc.any(pc.match_substring_regex(texts, r"^\s*<\?xml\b")).as_py():
+        raise ValueError("an XML declaration would be dropped")
+    return texts
 
 
 def _plain_conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None:
@@ -139,12 +173,28 @@ def _plain_conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert 
     }
     if not fits[wanted]:
         return None
+    if wanted in _EARLIEST and modifier == _NO_MODIFIER:
+        return _not_before(_EARLIEST[wanted], _cast_to(target))
     if modifier == _NO_MODIFIER or wanted not in ("timestamp", "timestamptz", "time", "interval"):
         return _cast_to(target)
     if wanted == "interval" and not modifier >> 16 & _INTERVAL_HAS_SECONDS:
         return None
     digits = modifier & 0xFFFF
-    return _cast_to(target) if digits == _ANY_PRECISION else _to_the_digit(target, digits)
+    cast = _cast_to(target) if digits == _ANY_PRECISION else _to_the_digit(target, digits)
+    return _not_before(_EARLIEST[wanted], cast) if wanted in _EARLIEST else cast
+
+
+def _not_before(earliest: int, cast: Convert) -> Convert:
+    """The server's times begin in 4714 BC. The very first number that Arrow has would arrive as minus infinity."""
+
+    def checked(column: pa.Array) -> pa.Array:
+        column = cast(column)
+        first = pc.min(column.cast(pa.int32() if pt.is_date32(column.type) else pa.int64())).as_py()
+        if first is not None and first < earliest:
+            raise ValueError("a time is before 4714 BC")
+        return column
+
+    return checked
 
 
 def _to_the_digit(target: pa.DataType, digits: int) -> Convert:
@@ -190,8 +240,26 @@ def _json_conversion(kind: pa.DataType, *, is_binary: bool) -> Convert | None:
         texts = json_values
     if not is_binary:
         return texts
+    if _is_text(kind):
+        texts = _without_duplicates
     # The binary form of jsonb is its text behind a version number.
     return lambda column: pc.binary_join_element_wise(b"\x01", texts(column).cast(pa.binary()), b"")
+
+
+def _without_duplicates(column: pa.Array) -> pa.Array:
+    """Of two members of one name jsonb keeps the last, in silence. What is no JSON, the server refuses."""
+    texts = column.cast(pa.string())
+    for text in texts.to_pylist():
+        if text is not None and text.count(":") > 1:
+            with contextlib.suppress(json.JSONDecodeError, RecursionError):
+                json.loads(text, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
+    return texts
+
+
+def _distinct(members: list[tuple[str, object]]) -> None:
+    names = {name for name, _ in members}
+    if len(names) < len(members):
+        raise ValueError("a JSON object has two members of one name, of which jsonb would keep one")
 
 
 def _uuid_conversion(kind: pa.DataType) -> Convert | None:
@@ -225,7 +293,8 @@ def _list_conversion(kind: pa.DataType, element: str, modifier: int) -> Convert 
         each(column.flatten())
         return whole(column)
 
-    return whole if modifier == _NO_MODIFIER else checked
+    is_checked = modifier != _NO_MODIFIER or element in _EARLIEST or element == "xml"
+    return checked if is_checked else whole
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -11,18 +11,22 @@ import pyarrow as pa
 
 from onceward.connections.postgres import PostgresError, Session, begun, borrowed, reading
 from onceward.contracts import Finding, Grade, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import RowsRejected
 from onceward.identity import JobIdentity
 from onceward.sinks.postgres.all_new import AllNew
 from onceward.sinks.postgres.blocked import explained, is_cut_off
+from onceward.sinks.postgres.catalog import Table
 from onceward.sinks.postgres.cautions import cautions
+from onceward.sinks.postgres.errors import as_told
+from onceward.sinks.postgres.facts import Watch
+from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
-from onceward.sinks.postgres.rejected import find_rejected, is_rejection
-from onceward.sinks.postgres.rows import all_converted, described
+from onceward.sinks.postgres.rejected import find_rejected
+from onceward.sinks.postgres.rows import all_converted
 from onceward.sinks.postgres.shortcut import Shortcut
 from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
+from onceward.sinks.postgres.values import DoesNotFit
 
 log = logging.getLogger("onceward")
 
@@ -39,11 +43,12 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         self._why, self._is_asked_for = why, is_asked_for
         self.takes_empty_epochs = target.mode == "replace"
         self._receipts = Receipts(target.receipts_schema)
+        self._watch = Watch(target, self._receipts)
         self._all_new, self._each_once = AllNew(target), Shortcut()
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
-        check(self.target, self._receipts, schema, output_mode=output_mode, sink=self.name)
+        check(self.target, self._receipts, self._watch, schema, output_mode=output_mode, sink=self.name)
         if not self._is_asked_for:
             says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
             log.warning(says, self.name, self._why)
@@ -63,13 +68,10 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         """
         try:
             self._send(slots, job, checkpoint_id)
-        except PostgresError as error:
-            if is_cut_off(error):
-                raise explained(error, self.target, self._receipts.receipts) from None
-            if is_rejection(error):
-                # Only COMMIT raises it here, for constraints that wait for it: the server has rolled all of it back.
-                raise self._rejected(error, checkpoint_id) from None
-            raise
+        except (PostgresError, DoesNotFit) as error:
+            # Also of COMMIT, for constraints that wait for it: the server has rolled all of it back.
+            told = explained(error, self.target, self._receipts.receipts) if is_cut_off(error) else error
+            raise as_told(told, str(self.target.table), epoch=checkpoint_id, sink=self.name) from None
         return True
 
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
@@ -79,7 +81,9 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
                 lock(session, job, self.name)
                 waiting = self._without_receipt(session, slots, job, checkpoint_id)
                 if waiting:
-                    self._write_or_reject(session, waiting, checkpoint_id)
+                    table = self._watch.held(session, checkpoint_id)
+                    self._clear(session, table)
+                    self._add(session, table, waiting)
                     self._receipts.write_slots(session, [slot.receipt for slot in waiting if slot.receipt is not None])
 
     def _without_receipt(
@@ -99,46 +103,33 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
                 waiting.append(slot)
         return waiting
 
-    def _write_or_reject(self, session: Session, slots: list[SlotValues], epoch: int) -> None:
-        try:
-            self._write(session, slots)
-        except (PostgresError, ValueError) as error:
-            if not is_rejection(error):
-                raise
-            raise self._rejected(error, epoch) from None
-
-    def _rejected(self, error: Exception, epoch: int) -> RowsRejected:
-        return RowsRejected(
-            f"{self.target.table} does not take a row: {error}",
-            epoch=epoch,
-            sink=self.name,
-            hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
-            "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
-        )
-
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""
         session = begun(self.target.address)
         try:
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
-            return find_rejected(session, waiting, lambda part: self._write(session, [part]))
+            table = self._watch.held(session, checkpoint_id)
+            self._clear(session, table)
+            return find_rejected(session, waiting, lambda part: self._add(session, table, [part]))
         finally:
             # Which rolls back.
             session.close()
 
-    def _write(self, session: Session, slots: list[SlotValues]) -> None:
+    def _clear(self, session: Session, table: Table) -> None:
+        """Before a replacement. Not TRUNCATE, which empties the table also for readers who began before us."""
+        if self.target.mode == "replace":
+            session.run(f"DELETE FROM {table}")
+            if triggers_between(table, self.target, "DELETE"):
+                refuse_kept(session, str(table), table)
+
+    def _add(self, session: Session, table: Table, slots: list[SlotValues]) -> None:
         def read() -> Iterator[pa.RecordBatch]:
             return (batch for slot in slots for batch in slot.read())
 
-        if self.target.mode == "upsert":
-            if not self._all_new.add(session, read, sum(slot.rows for slot in slots)):
-                Upsert(session, self.target, self._each_once).write(read())
-            return
-        table = described(session, self.target)
-        if self.target.mode == "replace":
-            # Not TRUNCATE, which empties the table also for readers who began before us.
-            session.run(f"DELETE FROM {table}")
-        session.copy_all(table.name, table.schema, all_converted(table, self.target, read()))
+        if self.target.mode != "upsert":
+            session.copy_all(table.name, table.schema, all_converted(table, self.target, read()))
+        elif not self._all_new.add(session, table, read, sum(slot.rows for slot in slots)):
+            Upsert(session, self.target, table, self._each_once).write(read())
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
@@ -149,6 +140,10 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         """See `Sink.receipts_at`."""
         with reading(self.target.address) as session:
             return self._receipts.place(session)
+
+    def target_facts(self) -> Mapping[str, str]:
+        """See `Sink.target_facts`."""
+        return self._watch.facts or {}
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
