@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from onceward.connections.postgres import PostgresError
-from onceward.contracts import AnySink, TransactionalWriteAheadSink
+from onceward.contracts import AnySink, TransactionalWriteAheadSink, TwoPhaseCommitSink
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.postgres.errors import classify
@@ -48,11 +48,10 @@ def play(place: Place, one: Drawn, counts: Counter[str]) -> None:
         place.query(statement)
     sink = place.sink(**one.options).choose()
     schema = batch(one, []).schema
-    try:
-        sink.check(schema, output_mode=MODES.get(one.options.get("mode", ""), "append"))
-    except TargetRefused as refused:
-        named = [*one.columns, one.table, "act", "off"]
-        assert any(name in str(refused) for name in named), refused
+    mode = MODES.get(one.options.get("mode", ""), "append")
+    refused = raised(lambda: sink.check(schema, output_mode=mode), TargetRefused)
+    if refused is not None:
+        assert any(name in str(refused) for name in (*one.columns, one.table, "act", "off")), refused
         counts["tables refused by name"] += 1
         return
     assert one.must_be_refused is None, f"taken, in spite of {one.must_be_refused}"
@@ -61,29 +60,38 @@ def play(place: Place, one: Drawn, counts: Counter[str]) -> None:
         kept = publish(sink, one, slots, number, counts)
         written += [kept] if kept is not None else []
         if written:
-            assert found(place, one) == wanted(one, written), f"after epoch {number}"
+            compare(place, one, written, number)
     assert place.prepared() == []
     counts["tables compared"] += 1
+
+
+def raised(call: Callable[[], object], *kinds: type[Exception]) -> Exception | None:
+    try:
+        call()
+    except kinds as error:
+        return error
+    return None
 
 
 def publish(
     sink: AnySink, one: Drawn, slots: list[list[Row]], epoch: int, counts: Counter[str]
 ) -> list[list[Row]] | None:
     """Deliver, without the rows that the sink names when it refuses; what was delivered."""
-    try:
-        deliver(sink, *([batch(one, slot)] for slot in slots), epoch=epoch)
-    except RowsRejected as rejected:
-        assert isinstance(sink, TransactionalWriteAheadSink), rejected
-    except (PostgresError, ValueError) as error:
-        # A two-phase append fails before anything is decided. What the table of errors does not know is looked for.
-        if not isinstance(sink, TransactionalWriteAheadSink):
-            assert classify(error) in (ErrorClass.ROW, ErrorClass.UNKNOWN), error
-            counts["epochs failed before the decision"] += 1
-            return None
-        assert classify(error) is ErrorClass.UNKNOWN, error
-    else:
+    batches = [[batch(one, slot)] for slot in slots]
+    error = raised(lambda: deliver(sink, *batches, epoch=epoch), RowsRejected, PostgresError, ValueError)
+    if error is None:
         counts["rows"] += sum(map(len, slots))
         return slots
+    if isinstance(sink, TwoPhaseCommitSink):
+        # It fails before anything is decided, and the epoch is aborted.
+        assert classify(error) in (ErrorClass.ROW, ErrorClass.UNKNOWN), error
+        for handle in list(sink.pending(JOB)):
+            sink.abort(handle)
+        counts["epochs failed before the decision"] += 1
+        return None
+    assert isinstance(sink, TransactionalWriteAheadSink)
+    # What the table of errors does not know is looked for, as the publisher does.
+    assert isinstance(error, RowsRejected) or classify(error) is ErrorClass.UNKNOWN, error
     waiting = [values(sink, number, [batch(one, slot)], epoch=epoch) for number, slot in enumerate(slots)]
     bad = {(row.slot, row.row) for row in sink.find_rejected(waiting, JOB, epoch)}
     assert bad, "rows are rejected, and none is named"
@@ -94,9 +102,17 @@ def publish(
     return kept
 
 
+def compare(place: Place, one: Drawn, written: list[list[list[Row]]], epoch: int) -> None:
+    is_there, should_be = Counter(found(place, one)), Counter(wanted(one, written))
+    if is_there != should_be:
+        # Not by assert: pytest would look for ever for the differences of two long texts.
+        missing, foreign = (list((a - b).elements()) for a, b in ((should_be, is_there), (is_there, should_be)))
+        raise AssertionError(f"after epoch {epoch}: missing {missing}\n    foreign {foreign}"[:2_000])
+
+
 def found(place: Place, one: Drawn) -> list[str]:
     columns = {name: one.schema[name] for name in one.columns}
-    texts = ", ".join(reading(name, kind) for name, kind in columns.items())
+    texts = ", ".join(reading(name, kind, one.columns[name]) for name, kind in columns.items())
     rows = place.query(f"SELECT {texts} FROM ~.{one.table}")
     return sorted(_line(one, dict(zip(columns, row, strict=True))) for row in rows)
 

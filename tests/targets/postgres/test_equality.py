@@ -142,7 +142,7 @@ def test_two_indexes_that_disagree_are_refused_by_name(place: Place) -> None:
     place.query("CREATE TABLE ~.rows (k text, v text)")
     place.query('CREATE UNIQUE INDEX strict ON ~.rows (k COLLATE "C")')
     place.query("CREATE UNIQUE INDEX loose ON ~.rows (k COLLATE ~.ignoring)")
-    with pytest.raises(TargetRefused, match="'loose' and 'strict' .* do not take the same keys for equal"):
+    with pytest.raises(TargetRefused, match=r"'loose' and 'strict' .* do not take the same keys for equal"):
         upsert(place, batch(["a"], ["x"]))
     place.query("DROP INDEX ~.loose")
     place.query('CREATE UNIQUE INDEX second ON ~.rows (k COLLATE "C")')
@@ -150,13 +150,13 @@ def test_two_indexes_that_disagree_are_refused_by_name(place: Place) -> None:
 
 
 def test_an_operator_class_with_an_equality_of_its_own_is_refused_by_name(place: Place) -> None:
-    place.query("CREATE FUNCTION ~.alike(bigint, bigint) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT $1 % 10 = $2 % 10'")
-    place.query(
-        "CREATE FUNCTION ~.compared(bigint, bigint) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT sign($1 % 10 - $2 % 10)::int'"
-    )
+    function = "CREATE FUNCTION ~.{}(bigint, bigint) RETURNS {} IMMUTABLE LANGUAGE sql AS '{}'"
+    place.query(function.format("alike", "boolean", "SELECT $1 % 10 = $2 % 10"))
+    place.query(function.format("compared", "int", "SELECT sign($1 % 10 - $2 % 10)::int"))
     place.query("CREATE OPERATOR ~.=== (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = ~.alike)")
     place.query(
-        "CREATE OPERATOR CLASS ~.last_digit FOR TYPE bigint USING btree AS OPERATOR 3 ~.===, FUNCTION 1 ~.compared(bigint, bigint)"
+        "CREATE OPERATOR CLASS ~.last_digit FOR TYPE bigint USING btree AS "
+        "OPERATOR 3 ~.===, FUNCTION 1 ~.compared(bigint, bigint)"
     )
     place.query("CREATE TABLE ~.rows (k bigint, v text)")
     place.query("CREATE UNIQUE INDEX ON ~.rows (k ~.last_digit)")

@@ -64,7 +64,11 @@ REFUSED: dict[str, tuple[dict[str, Any], list[str], str]] = {
         "trigger 'act' of 'low'",
     ),
     "rule": (APPEND, [PLAIN, "CREATE RULE off AS ON INSERT TO ~.rows DO INSTEAD NOTHING"], "the rule 'off'"),
-    "rule on deletes": (REPLACE, [PLAIN, "CREATE RULE off AS ON DELETE TO ~.rows DO INSTEAD NOTHING"], "the rule 'off'"),
+    "rule on deletes": (
+        REPLACE,
+        [PLAIN, "CREATE RULE off AS ON DELETE TO ~.rows DO INSTEAD NOTHING"],
+        "the rule 'off'",
+    ),
     "rule on updates": (UPSERT, [KEYED, "CREATE RULE off AS ON UPDATE TO ~.rows DO INSTEAD NOTHING"], "the rule 'off'"),
     "unlogged": (UPSERT, [KEYED.replace("CREATE", "CREATE UNLOGGED")], "'rows' is unlogged"),
     "unlogged partition": (

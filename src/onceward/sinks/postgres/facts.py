@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onceward.connections.postgres import Session
+from onceward.connections.postgres import PostgresError, Session
 from onceward.contracts import refuse_change
 from onceward.errors import TargetChanged, TargetRefused
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.postgres.catalog import Column, Table, describe
 from onceward.sinks.postgres.equality import keys_of
+from onceward.sinks.postgres.errors import as_told, classify
 from onceward.sinks.postgres.hazards import refuse_hazards, refuse_unlogged
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.target import Target
@@ -48,7 +50,12 @@ class Watch:
 
     def held(self, session: Session, epoch: int) -> Table:
         """Inside a transaction, before it writes rows: the table, which stays as it is until the transaction ends."""
-        session.run(f"LOCK TABLE ONLY {self._target.table} IN ROW EXCLUSIVE MODE")
+        try:
+            session.run(f"LOCK TABLE ONLY {self._target.table} IN ROW EXCLUSIVE MODE")
+        except PostgresError as error:
+            if classify(error) is not ErrorClass.TARGET:
+                raise
+            raise as_told(error, str(self._target.table), epoch=epoch) from None
         table, receipts = self.describe(session)
         if table is None:
             raise TargetChanged(
