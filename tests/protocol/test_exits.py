@@ -420,6 +420,7 @@ def walk_rows_rejected_then_diverted(tmp_path: Path) -> None:
         database.execute(
             "CREATE TRIGGER refuse BEFORE INSERT ON rows WHEN NEW.id = 5 BEGIN SELECT RAISE(ABORT, 'unlucky'); END"
         )
+    sink.check(SCHEMA, output_mode="append")
     read = lambda: table_rows(tmp_path / "rows.db", "rows")  # noqa: E731
     harness = Harness(Outlet(sink, read), source=Source(ends=(4, 8, 12)))
     town = Town()
@@ -747,6 +748,7 @@ def walk_a_diversion_that_is_given_again(tmp_path: Path) -> None:
         database.execute(
             "CREATE TRIGGER refuse BEFORE INSERT ON rows WHEN NEW.id = 5 BEGIN SELECT RAISE(ABORT, 'unlucky'); END"
         )
+    sink.check(SCHEMA, output_mode="append")
     read = lambda: table_rows(tmp_path / "rows.db", "rows")  # noqa: E731
     town = Town()
     harness = Harness(Outlet(sink, read), source=Source(ends=(4, 8, 12)), storage=town.storage, logs=town.logs)

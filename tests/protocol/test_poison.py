@@ -28,6 +28,7 @@ def harness(workshop: Path) -> Harness:
         database.execute(
             f"CREATE TRIGGER refuse BEFORE INSERT ON rows WHEN {bad} BEGIN SELECT RAISE(ABORT, 'unlucky id'); END"
         )
+    sink.check(SCHEMA, output_mode="append")
     return Harness(
         Outlet(sink, lambda: table_rows(workshop / "rows.db", "rows")),
         source=Source(ends=(12, 20), keys=3),
@@ -85,6 +86,8 @@ def test_without_a_diversion_every_start_stops_at_the_same_row_and_nothing_is_lo
         assert isinstance(ending.error, RowsRejected)
     with closing(sqlite3.connect(workshop / "rows.db")) as database, database:
         database.execute("DROP TRIGGER refuse")
+    # As every start does.
+    harness.sinks[0].check(SCHEMA, output_mode="append")
     harness.drain()
     assert ids(harness) == list(range(20))
 
@@ -92,6 +95,8 @@ def test_without_a_diversion_every_start_stops_at_the_same_row_and_nothing_is_lo
 def test_there_is_nothing_to_divert_where_nothing_is_rejected(harness: Harness, workshop: Path) -> None:
     with closing(sqlite3.connect(workshop / "rows.db")) as database, database:
         database.execute("DROP TRIGGER refuse")
+    # As every start does.
+    harness.sinks[0].check(SCHEMA, output_mode="append")
     harness.drain()
     with pytest.raises(ConfigurationError, match="no row"):
         divert_poison(ground_of(harness), workshop / "rejected")

@@ -14,7 +14,7 @@ from casts import fake, sqlite
 import onceward
 from onceward.contracts import Handle, Outcome, Receipt, RetryLater
 from onceward.epoch import PublishLimits
-from onceward.errors import DamagedFile, OutputLost, PublishFailed, TargetUnavailable
+from onceward.errors import DamagedFile, OutputLost, TargetChanged, TargetUnavailable
 from onceward.identity import JobIdentity
 from onceward.manifest import seal, unseal
 from onceward.spark.rewind import rewind
@@ -144,8 +144,8 @@ def test_s56_a_table_changed_while_running_keeps_the_epoch_waiting_and_whole(wor
             database.execute(statement)
 
     change('ALTER TABLE rows RENAME COLUMN "key" TO "was_key"')
-    error = failed_with(harness, PublishFailed)
-    assert "key" in str(error)
+    error = failed_with(harness, TargetChanged)
+    assert "was_key" in str(error)
     assert error.epoch == 1
     assert visible(harness) == before == [0, 1, 2, 3]
     change('ALTER TABLE rows RENAME COLUMN "was_key" TO "key"')

@@ -13,8 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from onceward.contracts import Receipt, SlotValues
-from onceward.errors import CheckpointRolledBack, ConfigurationError, DamagedFile, RowsRejected, TargetRefused
+from onceward.contracts import Receipt, SlotValues, TryAgain
+from onceward.errors import (
+    CheckpointRolledBack,
+    ConfigurationError,
+    DamagedFile,
+    RowsRejected,
+    TargetChanged,
+    TargetRefused,
+)
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName
 from onceward.sinks import SQLiteSink
 
@@ -118,7 +125,7 @@ def test_a_locked_database_raises_and_nothing_is_written(path: Path, job: JobIde
     sink = ready(SQLiteSink(path, table="pv", lock_timeout_s=0))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
+        with pytest.raises(TryAgain, match="locked"):
             send(sink, job, slot(sink))
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             ready(sink)
@@ -176,6 +183,72 @@ def test_an_upsert_leaves_the_tables_other_columns_alone(path: Path, job: JobIde
     sink = ready(SQLiteSink(path, table="PV", mode="upsert", keys=["id"]))
     send(sink, job, slot(sink))
     assert query(path, "SELECT * FROM pv ORDER BY id") == [(1, "a", "kept"), (2, None, "new")]
+
+
+# --- what the file does with rows ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clause", ["IGNORE", "REPLACE", "ROLLBACK", "FAIL"])
+def test_a_row_that_the_table_would_leave_out_or_put_in_anothers_place_is_rejected(
+    path: Path, job: JobIdentity, slot: Slots, clause: str
+) -> None:
+    query(path, f"CREATE TABLE pv (id INTEGER UNIQUE ON CONFLICT {clause}, app TEXT)")
+    sink = ready(SQLiteSink(path, table="pv"))
+    send(sink, job, slot(sink))
+    with pytest.raises(RowsRejected, match="UNIQUE"):
+        send(sink, job, slot(sink, epoch=8), epoch=8)
+    assert query(path, "SELECT * FROM pv") == [(1, "a"), (2, None)]
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "keys": "id"}], ids=["append", "upsert"])
+def test_a_row_that_a_trigger_leaves_out_is_named(
+    path: Path, job: JobIdentity, slot: Slots, mode: dict[str, Any]
+) -> None:
+    query(path, "CREATE TABLE pv (id BIGINT PRIMARY KEY, app TEXT)")
+    query(path, "CREATE TRIGGER drops BEFORE INSERT ON pv WHEN NEW.id = 2 BEGIN SELECT RAISE(IGNORE); END")
+    sink = ready(SQLiteSink(path, table="pv", **mode))
+    with pytest.raises(RowsRejected, match="a trigger leaves out 1 of 2 rows"):
+        send(sink, job, slot(sink))
+    assert [row.row for row in sink.find_rejected([slot(sink)], job, 7)] == [1]
+    assert query(path, "SELECT * FROM pv") == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE UNIQUE INDEX once ON pv (app) WHERE id > 99",
+        "CREATE TRIGGER drops BEFORE INSERT ON pv BEGIN SELECT RAISE(IGNORE); END",
+        "ALTER TABLE pv RENAME COLUMN app TO other",
+        "DROP TABLE pv",
+    ],
+)
+def test_a_change_in_mid_run_stops_the_next_epoch(path: Path, job: JobIdentity, slot: Slots, statement: str) -> None:
+    sink = ready(SQLiteSink(path, table="pv"))
+    send(sink, job, slot(sink))
+    query(path, "CREATE INDEX harmless ON pv (app)")
+    send(sink, job, slot(sink, epoch=8), epoch=8)
+    query(path, statement)
+    with pytest.raises(TargetChanged) as changed:
+        send(sink, job, slot(sink, epoch=9), epoch=9)
+    assert changed.value.epoch == 9
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE TABLE pv (app TEXT COLLATE NOCASE PRIMARY KEY, id INTEGER)"],
+        ["CREATE TABLE pv (app TEXT, id INTEGER)", "CREATE UNIQUE INDEX loose ON pv (app COLLATE NOCASE)"],
+    ],
+    ids=["column", "index"],
+)
+def test_keys_are_one_where_the_index_says_so_and_are_spelt_as_they_came_last(
+    path: Path, job: JobIdentity, slot: Slots, statements: list[str]
+) -> None:
+    for statement in statements:
+        query(path, statement)
+    sink = ready(SQLiteSink(path, table="pv", mode="upsert", keys="app"))
+    send(sink, job, slot(sink, pa.record_batch({"id": pa.array([1, 2], pa.int64()), "app": ["a", "A"]})))
+    assert query(path, "SELECT app, id FROM pv") == [("A", 2)]
 
 
 # --- receipts and the watermark -------------------------------------------------------------------
@@ -257,7 +330,7 @@ def test_every_type_is_stored_as_said(path: Path, job: JobIdentity, slot: Slots)
             "i8": pa.array([1, None, -1], pa.int8()),
             "i64": pa.array([2**63 - 1, None, -(2**63)], pa.int64()),
             "f": pa.array([1.5, None, math.inf]),
-            "nan": pa.array([math.nan, None, 0.0]),
+            "zero": pa.array([-0.0, None, 0.0]),
             "t": pa.array([True, None, False]),
             "s": pa.array(["ü☃'\"\0x", None, ""]),
             "b": pa.array([b"\x00\xff", None, b""]),
@@ -277,7 +350,7 @@ def test_every_type_is_stored_as_said(path: Path, job: JobIdentity, slot: Slots)
     stamps = "2024-05-01T10:00:00.250001", "1969-12-31T23:59:59.999999"
     assert query(path, "SELECT * FROM every ORDER BY rowid") == [
         (
-            *(1, 2**63 - 1, 1.5, None, 1, "ü☃'\"\0x", b"\x00\xff", "0.0000000001", "2024-01-01"),
+            *(1, 2**63 - 1, 1.5, 0.0, 1, "ü☃'\"\0x", b"\x00\xff", "0.0000000001", "2024-01-01"),
             *(stamps[0] + "Z", stamps[0], "[1,null]", '{"a":"x"}', None, "x"),
         ),
         nothing,
@@ -287,6 +360,14 @@ def test_every_type_is_stored_as_said(path: Path, job: JobIdentity, slot: Slots)
         ),
         nothing,
     ]
+
+
+def test_a_nan_is_refused_as_sqlite_has_none(path: Path, job: JobIdentity, slot: Slots) -> None:
+    batch = pa.record_batch({"f": [1.0, math.nan, None]})
+    sink = ready(SQLiteSink(path, table="pv"), batch.schema)
+    with pytest.raises(RowsRejected, match="NaN"):
+        send(sink, job, slot(sink, batch))
+    assert [row.row for row in sink.find_rejected([slot(sink, batch)], job, 7)] == [1]
 
 
 HOSTILE = ['a"b', "a.b", "x'); DROP TABLE pv; --", "ünï☃", "select", "a b", "[x]", "`y`", "?", "a/b", "new\nline"]
@@ -340,6 +421,9 @@ def test_an_upsert_without_a_unique_index_is_refused_with_the_statement_that_mak
         ("CREATE TABLE pv (id INTEGER, app INTEGER)", "'app' is declared INTEGER"),
         ("CREATE TABLE pv (id INTEGER, app DOUBLE PRECISION)", "'app' is declared DOUBLE PRECISION"),
         ("CREATE TABLE pv (id INTEGER, app BLOB) STRICT", "'app' is declared BLOB"),
+        ("CREATE TABLE pv (id REAL, app TEXT)", "'id' is declared REAL .* digits of large numbers would be lost"),
+        ("CREATE TABLE pv (id TEXT, app TEXT)", "'id' is declared TEXT .* a number would become text"),
+        ("CREATE TABLE pv (id INTEGER, app DATE)", "'app' is declared DATE .* looks like a number"),
         ("CREATE TABLE pv (id INTEGER, app TEXT AS (id || 'x'))", "'app' is computed"),
         ("CREATE VIEW pv AS SELECT 1 AS id, 'a' AS app", "is a view"),
     ],

@@ -31,6 +31,8 @@ class Table:
     unique: list[frozenset[str]]
     is_strict: bool
     has_rowid: bool
+    ignores_some: bool
+    """Whether a unique index takes texts for equal that differ."""
 
     @property
     def rowid_alias(self) -> str | None:
@@ -70,14 +72,17 @@ def create_index(table: str, keys: Sequence[str]) -> str:
 
 
 def insert(table: str, columns: Sequence[str]) -> str:
-    """Add rows."""
+    """Add rows. OR ABORT overrules a table that says of rows which violate a constraint that they are left out, or take
+    another's place."""
     values = ", ".join("?" for _ in columns)
-    return f"INSERT INTO {quoted(table)} ({columns_as_sql(columns)}) VALUES ({values})"
+    return f"INSERT OR ABORT INTO {quoted(table)} ({columns_as_sql(columns)}) VALUES ({values})"
 
 
-def upsert(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
-    """Add rows, or replace what those with the same keys hold in the stream's columns."""
-    others = [column for column in columns if folded(column) not in {folded(key) for key in keys}]
+def upsert(table: str, columns: Sequence[str], keys: Sequence[str], *, with_keys: bool) -> str:
+    """Add rows, or replace what those with the same keys hold in the stream's columns; `with_keys` also the keys, where
+    they can be equal and differ."""
+    kept = set() if with_keys else {folded(key) for key in keys}
+    others = [column for column in columns if folded(column) not in kept]
     changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in others)
     action = f"DO UPDATE SET {changes}" if others else "DO NOTHING"
     return f"{insert(table, columns)} ON CONFLICT ({columns_as_sql(keys)}) {action}"
@@ -87,7 +92,7 @@ def update(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
     """Change the row with these keys, nulls among them; parameters are all columns, then the keys."""
     changes = ", ".join(f"{quoted(column)} = ?" for column in columns)
     where = " AND ".join(f"{quoted(key)} IS ?" for key in keys)
-    return f"UPDATE {quoted(table)} SET {changes} WHERE {where}"
+    return f"UPDATE OR ABORT {quoted(table)} SET {changes} WHERE {where}"
 
 
 def describe(database: sqlite3.Connection, table: str) -> Table | None:
@@ -107,7 +112,13 @@ def describe(database: sqlite3.Connection, table: str) -> Table | None:
     }
     keys = frozenset(name for name, column in columns.items() if column.key_position)
     unique = [keys] if keys else []
-    return Table(columns, unique + _unique_indexes(database, table), bool(strict), not without_rowid)
+    loose = database.execute(
+        "SELECT count(*) FROM pragma_index_list(?) AS i JOIN pragma_index_xinfo(i.name) AS c "
+        "WHERE i.\"unique\" AND c.key AND c.coll <> 'BINARY'",
+        (table,),
+    ).fetchone()
+    indexes = unique + _unique_indexes(database, table)
+    return Table(columns, indexes, bool(strict), not without_rowid, bool(loose[0]))
 
 
 def _unique_indexes(database: sqlite3.Connection, table: str) -> list[frozenset[str]]:
@@ -147,25 +158,40 @@ def refuse_unless_fitting(table: Table, name: str, schema: pa.Schema, keys: Sequ
         )
 
 
+_EXACT_DIGITS = 15
+_EXACT_BITS = 32
+
+
 def _refuse_unless_storable(column: Column, field: pa.Field, *, is_strict: bool) -> None:
-    affinity, kind = _affinity(column.declared), field.type
-    is_bytes = pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind)
-    is_number = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or pt.is_decimal(kind)
-    if column.is_generated:
-        refused = True
-    elif affinity in ("INTEGER", "REAL"):
-        is_cut = is_strict and affinity == "INTEGER" and (pt.is_floating(kind) or pt.is_decimal(kind))
-        refused = not (is_number or pt.is_null(kind)) or is_cut
-    elif affinity == "BLOB":
-        refused = is_strict and column.declared.upper() == "BLOB" and not is_bytes
-    else:
-        refused = is_bytes
-    if refused:
+    why = _why_not(_affinity(column.declared), field.type, is_strict=is_strict, declared=column.declared)
+    if column.is_generated or why is not None:
         declared = "is computed by the table" if column.is_generated else f"is declared {column.declared}"
         raise TargetRefused(
-            f"column {column.name!r} {declared} and cannot take {kind}",
+            f"column {column.name!r} {declared} and cannot take {field.type}{why or ''}",
             hint="cast it in the query, or change the table",
         )
+
+
+def _why_not(affinity: str, kind: pa.DataType, *, is_strict: bool, declared: str) -> str | None:
+    """Why a value would not be read as it was written, as the end of a sentence; None when it is."""
+    is_bytes = pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind)
+    is_number = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind)
+    is_text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_dictionary(kind)
+    if affinity == "BLOB" or pt.is_null(kind):
+        wrong = is_strict and declared.upper() == "BLOB" and not (is_bytes or pt.is_null(kind))
+        return "" if wrong else None
+    if affinity == "TEXT":
+        return ": a number would become text" if is_number else "" if is_bytes else None
+    if pt.is_decimal(kind):
+        # It is sent as text, and becomes a number here: a double keeps fifteen digits.
+        exact = kind.precision <= _EXACT_DIGITS and not (is_strict and affinity == "INTEGER")
+        return None if exact else ": digits would be lost"
+    if affinity == "REAL" and pt.is_integer(kind) and kind.bit_width > _EXACT_BITS:
+        return ": digits of large numbers would be lost"
+    if affinity in ("INTEGER", "REAL"):
+        is_cut = is_strict and affinity == "INTEGER" and pt.is_floating(kind)
+        return None if is_number and not is_cut else ""
+    return ": a text that looks like a number would become one" if is_text else "" if is_bytes else None
 
 
 def _affinity(declared: str) -> str:

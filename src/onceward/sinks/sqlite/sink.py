@@ -2,14 +2,14 @@
 
 Write-ahead: an epoch's rows and the receipts of its slots go in together, in one transaction of the database, on the
 driver. Append or upsert by key. Booleans are stored as 0 and 1, decimals, dates and timestamps (ISO 8601, UTC) as text,
-nested values as JSON text; SQLite has no NaN and stores it as NULL.
+nested values as JSON text. SQLite has no NaN: a row with one is refused.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -18,17 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.sqlite import SQLiteFile
-from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
-from onceward.errors import CheckpointRolledBack, ConfigurationError, RowsRejected, TargetRefused
+from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, refuse_change
+from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
 from onceward.identity import Fingerprint, Generation, JobIdentity
 from onceward.sinks.bisection import Refusal, rejected_rows
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.sqlite import schema as sql
-from onceward.sinks.sqlite.values import parameters, refused
+from onceward.sinks.sqlite.errors import as_told, classify
+from onceward.sinks.sqlite.facts import facts_of
+from onceward.sinks.sqlite.values import DoesNotFit, parameters, refused
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
-# A violated constraint, or a value of the wrong kind for a strict table: the same row would fail again.
-_REJECTIONS = (sqlite3.IntegrityError, sqlite3.DataError)
 _OWN_TABLES = (
     f"""CREATE TABLE IF NOT EXISTS {RECEIPTS} (
         job TEXT NOT NULL, generation TEXT NOT NULL, sink TEXT NOT NULL, epoch INTEGER NOT NULL, slot INTEGER NOT NULL,
@@ -67,6 +68,8 @@ class SQLiteSink(TransactionalWriteAheadSink):
         self.mode = mode
         self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
         self.create_table = create_table
+        self._facts: Mapping[str, str] | None = None
+        self._loose_keys: bool | None = None
         try:
             self.file = SQLiteFile.checked(path, lock_timeout_s)
             self._check_options()
@@ -101,6 +104,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 for statement in _OWN_TABLES:
                     database.execute(statement)
                 self._check_table(database, schema)
+                self._facts = facts_of(database, self.table)
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise
@@ -158,13 +162,31 @@ class SQLiteSink(TransactionalWriteAheadSink):
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
     ) -> bool:
         """The rows of every slot that has no receipt yet, and the receipts, in one transaction."""
-        with self.file.transaction() as database:
-            for statement in _OWN_TABLES:
-                database.execute(statement)
-            for slot in slots:
-                if slot.receipt is None or not self._is_in(database, slot.receipt):
-                    self._write_slot(database, slot, checkpoint_id)
+        try:
+            with self.file.transaction() as database:
+                for statement in _OWN_TABLES:
+                    database.execute(statement)
+                waiting = [slot for slot in slots if slot.receipt is None or not self._is_in(database, slot.receipt)]
+                if waiting:
+                    self._refuse_change(database, checkpoint_id)
+                for slot in waiting:
+                    self._write_slot(database, slot)
+        except (sqlite3.Error, DoesNotFit) as error:
+            raise as_told(error, self.table, epoch=checkpoint_id, sink=self.name) from None
         return True
+
+    def target_facts(self) -> Mapping[str, str]:
+        """See `Sink.target_facts`."""
+        return self._facts or {}
+
+    def _refuse_change(self, database: sqlite3.Connection, epoch: int) -> None:
+        now = facts_of(database, self.table)
+        if self._facts is None:
+            self._facts = now
+        if self._loose_keys is None:
+            found = sql.describe(database, self.table)
+            self._loose_keys = found is not None and found.ignores_some
+        refuse_change(self._facts, now, epoch=epoch)
 
     def _is_in(self, database: sqlite3.Connection, receipt: Receipt) -> bool:
         """Whether the target has this slot: by its receipt, or because its epoch is not above the watermark."""
@@ -189,20 +211,12 @@ class SQLiteSink(TransactionalWriteAheadSink):
         ).fetchone()
         return settled is not None and receipt.epoch <= settled[0]
 
-    def _write_slot(self, database: sqlite3.Connection, slot: SlotValues, epoch: int) -> None:
+    def _write_slot(self, database: sqlite3.Connection, slot: SlotValues) -> None:
         try:
             for batch in slot.read():
                 self._write(database, batch)
-        except _REJECTIONS as error:
-            raise RowsRejected(
-                f"table {self.table!r} does not take a row of slot {slot.slot}: {error}",
-                epoch=epoch,
-                sink=self.name,
-                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
-                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
-            ) from None
-        except sqlite3.Error as error:
-            error.add_note(f"in slot {slot.slot} of epoch {epoch}, on its way into table {self.table!r}")
+        except (sqlite3.Error, DoesNotFit) as error:
+            error.add_note(f"of slot {slot.slot}")
             raise
         receipt = slot.receipt
         if receipt is not None:
@@ -216,6 +230,10 @@ class SQLiteSink(TransactionalWriteAheadSink):
             database.execute("BEGIN IMMEDIATE")
             try:
                 waiting = [s for s in slots if s.receipt is None or not self._is_in(database, s.receipt)]
+                self._refuse_change(database, checkpoint_id)
+                for batch in (batch for slot in waiting[:1] for batch in slot.read()):
+                    # What fails even without rows is raised: no row is to blame then.
+                    self._write(database, batch.slice(0, 0))
                 return rejected_rows(waiting, partial(self._attempt, database))
             finally:
                 database.rollback()
@@ -225,9 +243,12 @@ class SQLiteSink(TransactionalWriteAheadSink):
         try:
             for batch in part.read():
                 self._write(database, batch)
-        except _REJECTIONS as error:
+        except (sqlite3.Error, DoesNotFit) as error:
+            meaning = classify(error)
+            if meaning is ErrorClass.RETRY:
+                raise
             database.execute("ROLLBACK TO part")
-            return Refusal(str(error))
+            return Refusal(str(error), is_certain=meaning is ErrorClass.ROW)
         finally:
             database.execute("RELEASE part")
         return None
@@ -235,13 +256,25 @@ class SQLiteSink(TransactionalWriteAheadSink):
     def _write(self, database: sqlite3.Connection, batch: pa.RecordBatch) -> None:
         columns = batch.schema.names
         if self.mode == "append":
-            database.executemany(sql.insert(self.table, columns), parameters(batch))
+            self._run(database, sql.insert(self.table, columns), batch)
             return
         without_key = self._without_key(batch)
         if without_key is not None:
             self._write_null_keys(database, batch.filter(without_key))
             batch = batch.filter(pc.invert(without_key))
-        database.executemany(sql.upsert(self.table, columns, self.keys), parameters(batch))
+        self._run(database, sql.upsert(self.table, columns, self.keys, with_keys=self._keys_may_differ(batch)), batch)
+
+    def _run(self, database: sqlite3.Connection, statement: str, batch: pa.RecordBatch) -> None:
+        """For every row, and see that each has been written: a trigger can leave one out without an error."""
+        written = database.executemany(statement, parameters(batch)).rowcount
+        if written < batch.num_rows and not statement.endswith("DO NOTHING"):
+            raise DoesNotFit(f"a trigger leaves out {batch.num_rows - max(written, 0)} of {batch.num_rows} rows")
+
+    def _keys_may_differ(self, batch: pa.RecordBatch) -> bool:
+        """Whether two keys can be equal to the table and be spelt differently, by a collation or as 0.0 and -0.0."""
+        keys = {sql.folded(key) for key in self.keys}
+        has_floats = any(pa.types.is_floating(field.type) for field in batch.schema if sql.folded(field.name) in keys)
+        return has_floats or bool(self._loose_keys)
 
     def _without_key(self, batch: pa.RecordBatch) -> pa.Array | None:
         """Which rows have a null among their keys; None when no row has."""

@@ -27,6 +27,10 @@ _LAYOUTS: dict[pa.DataType, _Layout] = {
 }
 
 
+class DoesNotFit(ValueError):
+    """A value that SQLite would replace by another."""
+
+
 def parameters(batch: pa.RecordBatch) -> Iterator[tuple[Value, ...]]:
     """The batch's rows as SQLite takes them."""
     return zip(*(values(column) for column in batch.columns), strict=True)
@@ -48,6 +52,8 @@ def values(column: pa.Array) -> Sequence[Value]:
         column = iso_text(column)
     elif pt.is_nested(kind):
         column = json_values(column)
+    if pt.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        raise DoesNotFit("a value is NaN, of which SQLite would make NULL")
     layout = _LAYOUTS.get(column.type)
     return _numbers(column, layout) if layout is not None else _repeated(column)
 
