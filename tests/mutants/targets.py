@@ -142,8 +142,8 @@ RULES = (
         name="table-has-its-receipts",
         rule="A slot whose receipt the table has is not written again.",
         file="sinks/sqlite/sink.py",
-        old="if slot.receipt is None or not self._is_in(database, slot.receipt):\n                    self._write",
-        new="if True:\n                    self._write",
+        old="[slot for slot in slots if slot.receipt is None or not self._is_in(database, slot.receipt)]",
+        new="list(slots)",
         tests=SQLITE,
     ),
     Mutant(
