@@ -26,6 +26,7 @@ NAMES = (
     "kafka",
     "kafka_latency",
     "memory",
+    "looks",
 )
 
 
