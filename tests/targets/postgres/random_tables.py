@@ -24,10 +24,26 @@ BEGINNING = -2_440_588
 _WIDE = Context(prec=80)
 TEXTS = (
     *("", " ", "a", "A", "a ", " a", "ab", "abc", "abcd", "abc ", "ä", "ß", "e\u0301", "\u00e9", "\U0001f600", "NULL"),
-    *("\\N", "1.0", "infinity", "x" * 63, "x" * 64, _LONG, "a\0b", "{}", '{"a": 1}', '{"a": 1, "a": 2}'),
-    *('{"b": 1.10, "a": [1e2, -0]}', "[null, {}]", '{"a": {"b": 1, "b": 1}}', "<a/>", "<a>", "sad", "glad", "angry"),
-    *('<?xml version="1.0" encoding="ISO-8859-1"?><a>ä</a>', "01234567-89ab-cdef-0123-456789abcdef", "t", "\t\n"),
+    *("\\N", "1.0", "infinity", "x" * 63, "x" * 64, _LONG, "a\0b", "t", "\t\n", "{}", "<a/>", "sad"),
 )
+# What is drawn most of the time for a column that takes only such texts, and what it would change among them.
+SUITED = {
+    "jsonb": ("{}", '{"a": 1}', '{"a": 1, "a": 2}', '{"b": 1.10, "a": [1e2, -0]}', '[{"a": {"b": 1, "b": 1}}]', "{"),
+    "json": ("{}", '{"a": 1, "a": 2}', ' {"b":  1.10}', "null", "{"),
+    "xml": (
+        "<a/>",
+        "text",
+        '<?xml version="1.0" encoding="ISO-8859-1"?><a>\u00e4</a>',
+        '<?xml version="1.0"?><a/>',
+        "<a>",
+    ),
+    "uuid": ("01234567-89ab-cdef-0123-456789abcdef", "0123456789ABCDEF0123456789ABCDEF", "no"),
+    "~.mood": ("sad", "glad", "angry"),
+    "char(3)": ("abc", "äöü", "ab", "ab ", "abcd", ""),
+    "~.flag": ("ab", "a", "a ", "abc"),
+    "varchar(3)": ("abc", "ab ", "abc ", ""),
+    "~.label": ("abc", "abc ", ""),
+}
 _DATES = (
     0,
     -1,
@@ -69,8 +85,11 @@ def _listed(draw: Draw) -> Draw:
     return lambda random: [None if random.random() < 0.2 else draw(random) for _ in range(random.randrange(3))]
 
 
-def _text(random: Random) -> str:
-    return random.choice(TEXTS)
+def _chosen(values: tuple[Any, ...]) -> Draw:
+    return lambda random: random.choice(values)
+
+
+_text = _chosen(TEXTS)
 
 
 KINDS: dict[str, tuple[pa.DataType, Draw]] = {
@@ -159,7 +178,8 @@ KEYS: tuple[tuple[str, str, str, tuple[Any, ...], Callable[[Any], Any]], ...] = 
     ("char(1)", "(k)", "string", ("a", "A", "b"), exact),
     ("bpchar", "(k)", "string", ("a", "a ", "b"), str.rstrip),
     ("~.label", "(k)", "string", LETTERS, exact),
-    ("public.citext", "(k)", "string", LETTERS, without_case),
+    # Outside the search path, where an `=` that is not qualified would be the one of text.
+    *[("public.citext", "(k)", "string", LETTERS, without_case)] * 3,
     ("public.citext", "(k text_ops)", "string", LETTERS, exact),
     ("~.mood", "(k)", "string", ("sad", "glad"), exact),
     ("uuid", "(k)", "string", tuple(str(uuid.UUID(int=n)) for n in (1, 2)), exact),
@@ -234,14 +254,16 @@ def _draw_key(random: Random, one: Drawn) -> Draw:
         index, one.must_be_refused = random.choice(UNFIT_INDEXES), "unique index"
     nulls = " NULLS NOT DISTINCT" if random.random() < 0.2 and "WHERE" not in index else ""
     one.statements.append(f"CREATE UNIQUE INDEX ON ~.{one.table} {index}{nulls}")
-    return lambda random: random.choice(values)
+    return _chosen(values)
 
 
 def _draw_column(random: Random, one: Drawn, fields: dict[str, Draw], name: str) -> None:
-    kind = random.choice(tuple(KINDS))
+    kind = random.choice((*KINDS, "string", "string", "string"))
     one.schema[name], fields[name] = KINDS[kind]
     column = random.choice(COLUMNS[kind]) if random.random() < 0.97 else random.choice(OTHERS)
     one.columns[name] = column
+    if (suited := SUITED.get(column.removesuffix("[]"))) and kind in ("string", "texts") and random.random() < 0.8:
+        fields[name] = _chosen(suited) if kind == "string" else _listed(_chosen(suited))
     if random.random() < 0.5:
         # Mostly values that fit, so that the tables are not all refused for a row.
         draw, some = fields[name], random.randrange(1 << 30)
