@@ -45,7 +45,7 @@ WRONG_JOBS: list[tuple[str, Callable[[Ground], Job], str]] = [
     ("an unknown guarantee", lambda g: g.job(guarantee="twice"), "guarantee 'twice' is unknown"),
     ("a sink that gives less", lambda g: g.job([StdoutSink()]), "at best"),
     ("a continuous trigger", lambda g: g.job(trigger="continuous 1 second"), "no micro-batches"),
-    ("an unknown trigger", lambda g: g.job(trigger="often"), "trigger 'often' is unknown"),
+    ("an unknown trigger", lambda g: g.job(trigger="often"), "trigger 'often' is no interval"),
     (
         "async progress tracking",
         lambda g: g.job(options={"asyncProgressTrackingEnabled": "true"}),
