@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from onceward.contracts import TransactionalWriteAheadSink
 from onceward.errors import RowsRejected
 from onceward.recovery import divert_poison, find_poison, look_at
 from onceward.testing import Failed, Finished, Harness, Outlet, Source
 from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
+from .deliver import JOB, batch_of, deliver, values
 
 pytestmark = pytest.mark.cluster
 BAD = (3, 7, 8)
@@ -48,3 +51,16 @@ def test_rejected_rows_stop_the_epoch_are_named_and_after_a_diversion_the_rest_a
     assert isinstance(harness.life(), Finished)
     assert sorted(row["id"] for row in place.rows()) == [number for number in range(20) if number not in BAD]
     assert place.prepared() == []
+
+
+def test_in_a_replacement_a_key_that_comes_again_in_a_later_batch_is_named(place: Place) -> None:
+    place.query("CREATE TABLE ~.rows (k bigint PRIMARY KEY)")
+    place.query("INSERT INTO ~.rows VALUES (1), (2)")
+    first, second = (batch_of(k=pa.array(keys, pa.int64())) for keys in ([1, 2], [3, 1]))
+    sink = place.sink(mode="replace").choose()
+    sink.check(first.schema, output_mode="complete")
+    assert isinstance(sink, TransactionalWriteAheadSink)
+    with pytest.raises(RowsRejected, match="rows_pkey"):
+        deliver(sink, [first, second])
+    assert [row.row for row in sink.find_rejected([values(sink, 0, [first, second])], JOB, 0)] == [3]
+    assert place.rows() == [{"k": 1}, {"k": 2}]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 
@@ -53,7 +54,8 @@ class Slot:
     def __init__(self, target: Target, watch: Watch, context: SlotContext) -> None:
         self.context = context
         self.session = begun(target.address)
-        self.rows = RowCopier(self.session, target, lambda: watch.held(self.session, context.epoch))
+        # Without a reference to this object: one that is let go of must close its session at once, and so its locks.
+        self.rows = RowCopier(self.session, target, partial(watch.held, self.session, context.epoch))
 
 
 class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
