@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import decide, publish, recover, settle, stage, storage, targets
+from mutants import decide, publish, recover, settle, sqlite_sink, stage, storage, targets
 from mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -13,4 +13,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *recover.RULES,
     *storage.RULES,
     *targets.RULES,
+    *sqlite_sink.RULES,
 )
