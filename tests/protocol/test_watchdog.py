@@ -355,6 +355,14 @@ def test_a_watched_sink_is_its_sink_in_every_other_respect() -> None:
     assert type(pickle.loads(pickle.dumps(plain))) is FakeTwoPhaseSink
 
 
+@pytest.mark.parametrize("attribute", ["_watch", "_inner", "_watchdog", "inner", "watchdog"])
+def test_a_watched_sink_may_have_attributes_of_any_name(lock: Lock, attribute: str) -> None:
+    """Staging on the driver goes through the watched object itself, not through a call that it hands on."""
+    sink = FakeTwoPhaseSink(MemoryTarget())
+    setattr(sink, attribute, "its own")
+    assert getattr(watched(sink, lock.watchdog), attribute) == "its own"
+
+
 def test_the_other_way_to_a_target_is_watched_too(lock: Lock) -> None:
     target = MemoryTarget()
     sink = FakeTransactionalSink(target, name="table")

@@ -42,7 +42,8 @@ _ERRORS: Mapping[str, type[OncewardError]] = {
     **dict.fromkeys(PUBLISHING, PublishFailed),
     **dict.fromkeys(ASKING, TargetUnavailable),
 }
-_WATCH = "_watch"
+_WATCH = "__watched_by_onceward__"
+"""A name that no sink has for something of its own: both are attributes of one object."""
 S = TypeVar("S", bound=Sink)
 
 
