@@ -22,7 +22,7 @@ from .conftest import Place
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SMALL = Source(ends=(2, 3), keys=2)
-READS = ("SELECT", "WITH", "LOCK TABLE", "BEGIN", "ROLLBACK TO", "SAVEPOINT", "CREATE TEMP")
+READS = ("SELECT", "WITH RECURSIVE", "LOCK TABLE", "BEGIN", "ROLLBACK TO", "SAVEPOINT", "CREATE TEMP")
 WAYS: dict[str, dict[str, Any]] = {
     "two-phase": {},
     "write-ahead": {"two_phase": False},
