@@ -35,7 +35,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
         yield _cost("PostgresSink upsert", sink, "onceward.sinks.postgres.facts.Watch.held", console)
     with MariaDBServer() as mariadb:
         sink = MySQLSink(mariadb.url, table="rows", mode="upsert", keys=["id"]).choose()
-        yield _cost("MySQLSink upsert", sink, "onceward.sinks.mysql.reliance.Reliance.confirm", console)
+        yield _cost("MySQLSink upsert", sink, "onceward.sinks.mysql.facts.Reliance.confirm", console)
     with KafkaServer() as kafka:
         sink = KafkaSink(kafka.bootstrap, topic="rows", key="id", create_partitions=2)
         yield _cost("KafkaSink", sink, "onceward.sinks.kafka.topics.Topics.look", console)

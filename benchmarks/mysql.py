@@ -122,12 +122,12 @@ def bare(source: Path, url: str) -> float:
 
 def _load(source: str, url: str, half: int, ready: Any, go: Any) -> None:
     from onceward.connections.mysql import Address, Session
-    from onceward.sinks.mysql.text import lines, load_statement
+    from onceward.sinks.mysql.encode import lines, load_statement
 
     table = pa.concat_tables(pq.read_table(path) for path in sorted(Path(source).glob("*.parquet")))
     mine = table.slice(half * table.num_rows // 2, table.num_rows // 2).combine_chunks()
     text = [part for batch in mine.to_batches(100_000) for part in lines(batch)]
-    with Session(Address.checked(url), timeout_s=600, lock_wait_s=50) as server:
+    with Session(Address.parse(url), timeout_s=600, lock_wait_s=50) as server:
         ready.release()
         go.wait()
         server.load(load_statement("bench", mine.schema), text)

@@ -54,11 +54,11 @@ def main() -> None:
     started = time.perf_counter()
     opened.coordinator.pre_commit(order, acks)
     (checkpoint / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
-    plan = make_plan(take_survey(opened.ground, known_generations=frozenset()))
+    plan = make_plan(take_survey(opened.context, known_generations=frozenset()))
     assert len(plan.steps) == 1
-    Publisher(opened.ground).publish_decided()
+    Publisher(opened.context).publish_decided()
     seconds = time.perf_counter() - started
-    assert opened.ground.watermark() == 0
+    assert opened.context.watermark() == 0
     assert sum(1 for _ in (folder / "out").glob("*.jsonl")) == slots
     print(json.dumps({"seconds": seconds, "megabytes": _peak_mb(), "before": before_mb}))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from benchmarks.measure import ROW_SCHEMA, Ratio, interleaved, narrow_rows, processor_seconds, session
-from onceward.epoch import EpochOrder
+from onceward.epoch import EpochAssignment
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId
 from onceward.sinks import SQLiteSink
 from onceward.spark.batches import BatchSize
@@ -54,7 +54,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
         return measured("bare pass", lambda: rows().mapInArrow(count_only, "rows long").collect())
 
     def staged() -> float:
-        order = EpochOrder(
+        order = EpochAssignment(
             job=JobIdentity(JobName("bench"), Generation("aaaaaaaa")),
             epoch=next(numbers),
             takeover=0,

@@ -55,7 +55,7 @@ def fingerprint_of(barrier: bytes) -> Fingerprint:
     return Fingerprint(_token(hashlib.sha256(barrier).digest(), 16))
 
 
-STRAIGHT: Final = Fingerprint("straight")
+IMMEDIATE: Final = Fingerprint("straight")
 """Stands for the fingerprint in the names of output that went to the target before its epoch was decided: such output
 proves nothing about a decision."""
 

@@ -15,21 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 from onceward.clock import SystemClock
 from onceward.contracts import (
     AnySink,
-    Grade,
     Guarantee,
     Hooks,
-    Needs,
     Receipt,
+    Severity,
     Sink,
     TemplateChoice,
     TransactionalWriteAheadSink,
     TwoPhaseCommitSink,
+    Workload,
     WriteAheadSink,
 )
-from onceward.epoch import Ground, PublishLimits, Watchdog, watched
+from onceward.epoch import PublishLimits, RunContext, Watchdog, with_watchdog
 from onceward.errors import ConfigurationError, GuaranteeUnavailable
 from onceward.identity import JobName, checked_name, sink_digest
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, look_at, open_checkpoint
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.delivery import Delivery, DeliveryLimits
@@ -113,7 +113,7 @@ class Job:
         frame = check_pipeline(self.pipeline(spark), guarantee)
         sinks = chosen_sinks(self.sinks, guarantee, watchdog)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
-        _warn(sinks, needs_of(self, spark))
+        _warn(sinks, workload_of(self, spark))
         root = local_path(self.checkpoint)
         opened = open_job_checkpoint(
             name=self.name,
@@ -149,7 +149,7 @@ class Job:
             delivery.close(timeout_s=0)
             raise
         held.given_to(delivery, lambda: query.isActive)
-        return Run(self.name, query, delivery, opened.ground)
+        return Run(self.name, query, delivery, opened.context)
 
     @property
     def _limits(self) -> DeliveryLimits:
@@ -211,17 +211,17 @@ def foreach_batch(
     return delivery
 
 
-def needs_of(job: Job, spark: SparkSession) -> Needs:
+def workload_of(job: Job, spark: SparkSession) -> Workload:
     """What the job will ask of its sinks, as far as it can be known before the first epoch."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    return Needs(max(partitions, spark.sparkContext.defaultParallelism), job.max_unpublished_epochs)
+    return Workload(max(partitions, spark.sparkContext.defaultParallelism), job.max_unpublished_epochs)
 
 
-def _warn(sinks: Sequence[AnySink], needs: Needs) -> None:
+def _warn(sinks: Sequence[AnySink], workload: Workload) -> None:
     for sink in sinks:
-        for finding in sink.cautions(needs):
-            if finding.grade is not Grade.FINE:
-                log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.says, finding.mend)
+        for finding in sink.diagnose(workload):
+            if finding.severity is not Severity.OK:
+                log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.detail, finding.fix)
 
 
 def open_job_checkpoint(
@@ -233,7 +233,7 @@ def open_job_checkpoint(
     hooks: Hooks,
     accept: str | Iterable[str],
     limits: PublishLimits,
-    tell: Callable[[Plan], None] = lambda plan: None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Opened:
     """Open the onceward folder of a Spark checkpoint directory and recover."""
     root = local_path(checkpoint)
@@ -245,13 +245,13 @@ def open_job_checkpoint(
         guarantee=guarantee,
         storage=LocalStorage(folder),
         decisions=SparkLogs(root),
-        place=_place(folder),
+        directory_id=_directory_id(folder),
         clock=SystemClock(),
         query=query,
         hooks=hooks,
         accepted=accepted_from(accept),
         limits=limits,
-        tell=tell,
+        on_plan=on_plan,
     )
     for removed in remove_leftovers(root):
         log.info("removed %s: a driver died, or lost its power, while Spark began", removed)
@@ -272,7 +272,7 @@ def inspect_job_checkpoint(
         sinks=sinks,
         storage=LocalStorage(root / "onceward"),
         decisions=SparkLogs(root),
-        place=_place(root / "onceward") if root.is_dir() else "",
+        directory_id=_directory_id(root / "onceward") if root.is_dir() else "",
         clock=SystemClock(),
         accepted=accepted,
         name=JobName(name) if name is not None else None,
@@ -285,7 +285,7 @@ class Parts(TypedDict):
     sinks: tuple[AnySink, ...]
     storage: LocalStorage
     decisions: SparkLogs
-    place: str
+    directory_id: str
     clock: SystemClock
 
 
@@ -296,20 +296,20 @@ def job_parts(job: Job) -> Parts:
         sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee), Watchdog(SystemClock(), job.publish_deadline_s)),
         storage=LocalStorage(root / "onceward"),
         decisions=SparkLogs(root),
-        place=_place(root / "onceward") if root.is_dir() else "",
+        directory_id=_directory_id(root / "onceward") if root.is_dir() else "",
         clock=SystemClock(),
     )
 
 
-def job_ground(job: Job, *, past_damage: bool = False) -> Ground:
+def job_context(job: Job, *, past_damage: bool = False) -> RunContext:
     """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
-    ground, record = look_at(**job_parts(job), past_damage=past_damage)
+    context, record = look_at(**job_parts(job), past_damage=past_damage)
     if record.job != job.name:
         raise ConfigurationError(
             f"this checkpoint belongs to the job {record.job!r}, not to {job.name!r}",
             hint="give each job its own checkpoint directory, or keep the job's name",
         )
-    return ground
+    return context
 
 
 def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt, ...]:
@@ -319,7 +319,7 @@ def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt,
     return tuple(receipt for sink in sinks for receipt in sink.receipts(record.identity)) if record else ()
 
 
-def _place(folder: Path) -> str:
+def _directory_id(folder: Path) -> str:
     """A name for the directory itself, by which a copy is noticed."""
     try:
         make_folders(folder)
@@ -350,8 +350,8 @@ def chosen_sinks(sinks: Sequence[Sink], guarantee: Guarantee, watchdog: Watchdog
     """
     check_together(sinks, guarantee)
     dog = watchdog or Watchdog(SystemClock(), PublishLimits().deadline_s)
-    chosen = (watched(sink, dog).choose() if isinstance(sink, TemplateChoice) else sink for sink in sinks)
-    return tuple(watched(sink, dog) for sink in chosen)  # type: ignore[misc]
+    chosen = (with_watchdog(sink, dog).choose() if isinstance(sink, TemplateChoice) else sink for sink in sinks)
+    return tuple(with_watchdog(sink, dog) for sink in chosen)  # type: ignore[misc]
 
 
 def check_together(sinks: Sequence[Sink], guarantee: Guarantee) -> None:
@@ -368,7 +368,7 @@ def check_together(sinks: Sequence[Sink], guarantee: Guarantee) -> None:
             )
         if not sink.guarantee.covers(guarantee):
             raise GuaranteeUnavailable(
-                f"sink {sink.name!r} gives {sink.guarantee.value} at best ({sink.means}), the job asks for "
+                f"sink {sink.name!r} gives {sink.guarantee.value} at best ({sink.mechanism}), the job asks for "
                 f"{guarantee.value}",
                 hint="use a sink with receipts or transactions, or say guarantee='at-least-once' for this job",
             )

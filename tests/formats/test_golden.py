@@ -29,7 +29,7 @@ from onceward.identity import (
     fingerprint_of,
     sink_digest,
 )
-from onceward.manifest import (
+from onceward.journal import (
     Diversion,
     Diversions,
     Fate,
@@ -50,7 +50,7 @@ from onceward.manifest import (
 )
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.storage import LocalStorage
-from onceward.wal import WAL, SegmentWriter, Shelf, read_segment
+from onceward.wal import WAL, SegmentStore, SegmentWriter, read_segment
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 FOLDER = GOLDEN / "onceward"
@@ -87,7 +87,7 @@ FIRST_IDENTITY = IdentityRecord(1, JOB.name, JOB.generation, (Generation("zzzzzz
 FIRST = IdentityRecord(0, JOB.name, Generation("zzzzzzzz"), (), -1, "inode 1", None, Guarantee.EXACTLY_ONCE)
 IDENTITY = replace(
     FIRST_IDENTITY,
-    place="path /mnt/é/checkpoint/onceward",
+    directory_id="path /mnt/é/checkpoint/onceward",
     query="2e6c4492-d998-4939-b5fd-6c44ff104fae",
     guarantee=Guarantee.AT_LEAST_ONCE,
     since=5,
@@ -241,7 +241,7 @@ def test_sealed_document_is_what_docs_formats_says() -> None:
 def test_segment_is_found_by_its_name_and_read() -> None:
     storage = LocalStorage(FOLDER)
     handle = json.loads((GOLDEN / "segment-handle.json").read_text())
-    assert [found["segment"] for found in Shelf(storage).pending(JOB)] == [handle["segment"]]
+    assert [found["segment"] for found in SegmentStore(storage).pending(JOB)] == [handle["segment"]]
     assert pa.Table.from_batches(read_segment(storage, handle)) == pa.Table.from_batches([ROWS])
 
 
@@ -249,7 +249,7 @@ def test_segment_is_written_to_the_same_place_and_reads_the_same(tmp_path: Path)
     # Not the same bytes: those of a compressed Arrow stream are the business of the Arrow release that wrote it.
     storage = LocalStorage(tmp_path)
     golden = json.loads((GOLDEN / "segment-handle.json").read_text())
-    writer = SegmentWriter(storage, Shelf(storage).path(context(WAL)), ROWS.schema)
+    writer = SegmentWriter(storage, SegmentStore(storage).path(context(WAL)), ROWS.schema)
     writer.write(ROWS)
     handle = writer.finish()
     assert {**handle, "transaction": str(context(WAL).transaction)}.keys() == golden.keys()

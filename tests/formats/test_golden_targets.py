@@ -210,7 +210,7 @@ def in_redis(redis: RedisServer) -> Iterator[tuple[str, Any]]:
 
 
 def redis_sink(url: str) -> RedisSink:
-    return RedisSink(url, type="counter", key="pv:{app}", rows_at_once=1, name="redis:pv:{app}")
+    return RedisSink(url, type="counter", key="pv:{app}", max_rows_per_script=1, name="redis:pv:{app}")
 
 
 def redis_keys(client: Any) -> dict[str, dict[str, str]]:

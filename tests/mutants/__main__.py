@@ -60,14 +60,14 @@ def main() -> int:
             failed = [
                 mutant.name
                 for mutant, verdict in zip(mutants, pool.map(lambda m: judge(m, pristine, work), mutants), strict=True)
-                if not tell(mutant, verdict)
+                if not on_plan(mutant, verdict)
             ]
     took_s = time.monotonic() - started
     print(f"{len(mutants) - len(failed)} of {len(mutants)} mutants caught in {took_s:.0f} s")
     return 1 if failed else 0
 
 
-def tell(mutant: Mutant, verdict: Verdict) -> bool:
+def on_plan(mutant: Mutant, verdict: Verdict) -> bool:
     """One line; more only where something is wrong."""
     print(f"{mutant.name}: {verdict.says}", flush=True)
     if not verdict.caught:

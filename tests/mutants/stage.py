@@ -30,10 +30,10 @@ RULES = (
         tests=("tests/protocol/test_stage.py",),
     ),
     Mutant(
-        name="straight-output-proves-nothing",
+        name="immediate-output-proves-nothing",
         rule="What goes to the target before the decision does not bear the epoch's fingerprint.",
         file="epoch/stage.py",
-        old="fingerprint=STRAIGHT if self.straight else self.fingerprint",
+        old="fingerprint=IMMEDIATE if self.immediate else self.fingerprint",
         new="fingerprint=self.fingerprint",
         tests=("tests/protocol/test_stage.py",),
     ),
@@ -64,7 +64,7 @@ RULES = (
     Mutant(
         name="segments-of-other-jobs-are-left-alone",
         rule="What the log holds is this job's and generation's only where its name says so.",
-        file="wal/shelf.py",
+        file="wal/store.py",
         old="if name is not None and name.belongs_to(job, WAL):",
         new="if name is not None:",
         tests=("tests/protocol/test_stage.py",),

@@ -21,7 +21,7 @@ from onceward.testing import (
     FakeTwoPhaseSink,
     FakeWriteAheadSink,
     MemoryTarget,
-    Outlet,
+    SinkUnderTest,
     Source,
 )
 from onceward.testing.engine import SCHEMA
@@ -32,10 +32,10 @@ SMALL = Source(ends=(2, 3), keys=2)
 """Two slots in epoch 0, one in epoch 1, a row in each."""
 
 
-def fake(kind: Callable[..., object], name: str | None = None) -> Outlet:
+def fake(kind: Callable[..., object], name: str | None = None) -> SinkUnderTest:
     target = MemoryTarget()
     sink = kind(target) if name is None else kind(target, name=name)
-    return Outlet(sink, lambda: target.rows)  # type: ignore[arg-type]
+    return SinkUnderTest(sink, lambda: target.rows)  # type: ignore[arg-type]
 
 
 def file_rows(folder: Path) -> Rows:
@@ -43,10 +43,10 @@ def file_rows(folder: Path) -> Rows:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def files(folder: Path, **options: Any) -> Outlet:
+def files(folder: Path, **options: Any) -> SinkUnderTest:
     sink = FileSink(folder / "files", format="jsonl", **options)
     sink.check(SCHEMA, output_mode="append")
-    return Outlet(sink, lambda: file_rows(folder / "files"), ordered=False)  # type: ignore[arg-type]
+    return SinkUnderTest(sink, lambda: file_rows(folder / "files"), ordered=False)  # type: ignore[arg-type]
 
 
 def table_rows(path: Path, table: str) -> Rows:
@@ -55,10 +55,10 @@ def table_rows(path: Path, table: str) -> Rows:
         return [dict(row) for row in database.execute(f'SELECT * FROM "{table}" ORDER BY rowid')]
 
 
-def sqlite(folder: Path) -> Outlet:
+def sqlite(folder: Path) -> SinkUnderTest:
     sink = SQLiteSink(folder / "rows.db", table="rows")
     sink.check(SCHEMA, output_mode="append")
-    return Outlet(sink, lambda: table_rows(folder / "rows.db", "rows"))
+    return SinkUnderTest(sink, lambda: table_rows(folder / "rows.db", "rows"))
 
 
 class Screen(StringIO):
@@ -69,10 +69,10 @@ class Screen(StringIO):
         return [json.loads(match[1]) for match in lines if match]
 
 
-def stdout(folder: Path) -> Outlet:
+def stdout(folder: Path) -> SinkUnderTest:
     screen = Screen()
     sys.stdout = screen
-    return Outlet(StdoutSink(committer=FileCheckpointCommitter(folder / "sent")), screen.rows, ordered=False)
+    return SinkUnderTest(StdoutSink(committer=FileCheckpointCommitter(folder / "sent")), screen.rows, ordered=False)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Cast:
     """One set of sinks, made anew in an empty folder for every history."""
 
     name: str
-    make: Callable[[Path], tuple[Outlet, ...]]
+    make: Callable[[Path], tuple[SinkUnderTest, ...]]
     on_disk: bool = True
     source: Source = SMALL
 

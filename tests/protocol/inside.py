@@ -30,7 +30,7 @@ def inside(folder: Path, faults: Faults) -> Iterator[Faults]:
         _living.pop()
 
 
-def stand_between(patch: pytest.MonkeyPatch, *, syncs: bool = False) -> None:
+def install_crash_points(patch: pytest.MonkeyPatch, *, syncs: bool = False) -> None:
     """From here on, calls that change files and databases can be crash points. Nothing waits for the disk, unless asked
     to."""
     for name in ("link", "unlink", "rename", "replace", "mkdir"):

@@ -1,4 +1,4 @@
-"""One driver's ground on a harness's checkpoint, without the driver: for tests that call its steps one by one."""
+"""One driver's context on a harness's checkpoint, without the driver: for tests that call its steps one by one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from casts import fake
 
 from onceward.contracts import Clock
-from onceward.epoch import EpochOrder, Ground, Publisher, PublishLimits, SlotAck, stage_slot
+from onceward.epoch import EpochAssignment, Publisher, PublishLimits, RunContext, SlotAck, stage_slot
 from onceward.identity import Generation, JobIdentity, RunId
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.testing import Faults, Harness, Source
 from onceward.testing.engine import Batch, offsets_entry
 from onceward.testing.wrappers import FaultyLogs, FaultyStorage, with_faults
@@ -20,13 +20,13 @@ def job(*kinds: Callable[..., Any], ends: tuple[int, ...] = (4, 8), **options: A
     return Harness(*(fake(kind) for kind in kinds), source=Source(ends=ends), **options)
 
 
-def ground_of(
+def context_of(
     harness: Harness, *, faults: Faults | None = None, run: str = "zzzzzz", clock: Clock | None = None
-) -> Ground:
+) -> RunContext:
     """That of a driver which has recovered just now."""
     faults = faults or Faults()
     record = IdentityFile(harness.storage).read()
-    return Ground(
+    return RunContext(
         job=record.identity if record else JobIdentity(harness.name, IDENTITY),
         run=RunId(run),
         sinks=tuple(with_faults(sink, faults) for sink in harness.sinks),
@@ -42,7 +42,7 @@ def publisher_of(
     harness: Harness, *, faults: Faults | None = None, clock: Clock | None = None, limits: PublishLimits | None = None
 ) -> Publisher:
     """A publisher by itself, as a driver's publisher thread is."""
-    return Publisher(ground_of(harness, faults=faults, clock=clock), limits or harness.limits)
+    return Publisher(context_of(harness, faults=faults, clock=clock), limits or harness.limits)
 
 
 def plan(harness: Harness, epoch: int = 0, *, end: int | None = None) -> None:
@@ -51,7 +51,7 @@ def plan(harness: Harness, epoch: int = 0, *, end: int | None = None) -> None:
     harness.logs.plan(epoch, offsets_entry(ends, at=harness.clock.now()))
 
 
-def stage(order: EpochOrder, harness: Harness, *, version: str = "by-hand", attempt: int = 1) -> list[SlotAck]:
+def stage(order: EpochAssignment, harness: Harness, *, version: str = "by-hand", attempt: int = 1) -> list[SlotAck]:
     """Both slots of an epoch, staged by this order."""
     rows = harness.source.rows_of(order.epoch)
     batch = Batch(order.epoch, slots=2, version=version, ids=rows, keys=harness.source.keys)

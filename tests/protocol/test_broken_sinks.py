@@ -9,7 +9,7 @@ from casts import fake
 from onceward.contracts import AnySink, Sink
 from onceward.epoch import PublishLimits
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     CrashAt,
     FakeTransactionalSink,
     FakeTwoPhaseSink,
@@ -32,13 +32,13 @@ def found_by_crashes(kind: Kind) -> set[str]:
     def harness() -> Harness:
         return Harness(fake(kind), source=THREE_EPOCHS, limits=PublishLimits(keep_receipts=0, reap_every=1))
 
-    conduct = Conduct(lost_attempts=lambda epoch, slot: slot, leaves_zombie=lambda epoch, slot: slot == 0)
+    behaviour = Behaviour(lost_attempts=lambda epoch, slot: slot, leaves_zombie=lambda epoch, slot: slot == 0)
     whole = CrashAt()
-    harness().life(whole, conduct)
+    harness().life(whole, behaviour)
     for point in range(whole.points + 1):
         history = harness()
-        history.life(CrashAt(point), conduct)
-        early = {row["epoch"] for row in history.outlets[0].read()} - set(range(history.logs.decided() + 1))
+        history.life(CrashAt(point), behaviour)
+        early = {row["epoch"] for row in history.sinks_under_test[0].read()} - set(range(history.logs.decided() + 1))
         found |= {"early"} if early else set()
         history.release_zombies()
         try:

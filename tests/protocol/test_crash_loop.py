@@ -7,11 +7,11 @@ import pytest
 from casts import fake
 
 from onceward.contracts import Guarantee
-from onceward.epoch import Ground
+from onceward.epoch import RunContext
 from onceward.epoch.takeover import settle_fates, take_over
 from onceward.errors import DamagedFile
 from onceward.identity import JobIdentity, JobName, RunId, SinkName, TransactionName, new_generation
-from onceward.manifest import Fate, IdentityFile
+from onceward.journal import Fate, IdentityFile
 from onceward.testing import (
     DiesAt,
     Failed,
@@ -31,10 +31,10 @@ AS_WIDE_AS_THE_FIELD_WAS = 36**3
 """The first takeover number that names of the first release had no room for: 46,656."""
 
 
-def ground_of(harness: Harness, run: str = "loopin", faults: Faults | None = None) -> Ground:
+def context_of(harness: Harness, run: str = "loopin", faults: Faults | None = None) -> RunContext:
     record, faults = IdentityFile(harness.storage).read(), faults or Faults()
     assert record is not None
-    return Ground(
+    return RunContext(
         job=record.identity,
         run=RunId(run),
         sinks=tuple(with_faults(sink, faults) for sink in harness.sinks),
@@ -49,9 +49,9 @@ def ground_of(harness: Harness, run: str = "loopin", faults: Faults | None = Non
 def test_s84_fifty_thousand_takeovers_end_well_and_leave_no_heap() -> None:
     harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=(4, 8)))
     harness.life(DiesAt("log commit 0"))
-    ground = ground_of(harness)
+    context = context_of(harness)
     for _ in range(LOOP):
-        assert take_over(ground, 0) is not None
+        assert take_over(context, 0) is not None
     assert len(harness.storage.names("manifests")) <= 3
     for _ in range(3):
         # Whole lives: each stages under a number that has four digits, dies, and is found and aborted by the next.
@@ -89,7 +89,7 @@ def test_a_driver_that_listed_the_register_before_it_was_tidied_up_is_fenced(kin
 
     def others_take_over() -> None:
         for _ in range(5):
-            assert take_over(ground_of(harness, "others"), 0) is not None
+            assert take_over(context_of(harness, "others"), 0) is not None
 
     late = harness.life(PausedAt("storage create manifests/0.1.reserved", others_take_over))
     assert isinstance(late, Failed)
@@ -105,30 +105,30 @@ def test_a_driver_that_is_paused_while_it_reads_fates_sees_the_takeover_that_rem
     """It listed fate 1; takeover 2 removes it before it is read. Without a second look nothing would seem taken."""
     harness = Harness(fake(kind), source=Source(ends=(4, 8)))
     harness.life(DiesAt("log commit 0"))
-    ground = ground_of(harness)
-    assert take_over(ground, 0) == 1
-    files = ground.register.files(0)
-    paused = PausedAt("storage read manifests/0.1.fate", lambda: take_over(ground, 0))
-    assert ground_of(harness, "paused", paused).register.taken(0, files) == 2
+    context = context_of(harness)
+    assert take_over(context, 0) == 1
+    files = context.register.files(0)
+    paused = PausedAt("storage read manifests/0.1.fate", lambda: take_over(context, 0))
+    assert context_of(harness, "paused", paused).register.taken(0, files) == 2
 
 
 def test_a_publisher_refuses_what_is_open_and_reads_nothing_below_what_is_taken() -> None:
     """A damaged fate that is void must not stop it; one that may count must."""
     harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=(4,)))
     harness.life(DiesAt("log commit 0"))
-    ground = ground_of(harness)
+    context = context_of(harness)
     for takeover in (1, 2, 3, 4):
-        assert ground.register.reserve(0, takeover, RunId("aaaaaa"))
+        assert context.register.reserve(0, takeover, RunId("aaaaaa"))
     for takeover in (1, 3):
-        assert ground.register.decide_fate(0, takeover, Fate.TAKEN) is Fate.TAKEN
+        assert context.register.decide_fate(0, takeover, Fate.TAKEN) is Fate.TAKEN
     storage = harness.storage
     assert isinstance(storage, MemoryStorage)
     storage.files["manifests/0.1.fate"] = b"flipped"
-    assert settle_fates(ground, 0) == 3
-    assert {t: ground.register.fate(0, t) for t in (2, 4)} == {2: Fate.REFUSED, 4: Fate.REFUSED}
+    assert settle_fates(context, 0) == 3
+    assert {t: context.register.fate(0, t) for t in (2, 4)} == {2: Fate.REFUSED, 4: Fate.REFUSED}
     storage.files["manifests/0.3.fate"] = b"flipped"
     with pytest.raises(DamagedFile):
-        settle_fates(ground, 0)
+        settle_fates(context, 0)
 
 
 @KINDS
@@ -137,7 +137,7 @@ def test_what_a_takeover_makes_void_goes_but_for_the_newest_manifest(kind: Calla
     harness = Harness(fake(kind), source=Source(ends=(4, 8)))
     for _ in range(4):
         harness.life(DiesAt("log commit 0"))
-    take_over(ground_of(harness), 0)
+    take_over(context_of(harness), 0)
     assert sorted(harness.storage.names("manifests")) == ["0.3.json", "0.4.fate", "0.4.reserved"]
     harness.drain()
     assert harness.problems() == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from casts import CASTS, Cast, same_stdout
-from inside import inside, stand_between
+from inside import inside, install_crash_points
 
 from onceward.contracts import Storage
 from onceward.storage import LocalStorage
@@ -64,7 +64,7 @@ class Worlds:
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    stand_between(monkeypatch)
+    install_crash_points(monkeypatch)
     with same_stdout():
         yield
     gc.collect()

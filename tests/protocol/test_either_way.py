@@ -14,29 +14,29 @@ from onceward.testing import (
     MemoryLogs,
     MemoryStorage,
     MemoryTarget,
-    Outlet,
+    SinkUnderTest,
     Source,
 )
 from onceward.testing.faults import shown
 
 
-def both_ways(target: MemoryTarget) -> tuple[AnySink, AnySink]:
+def both_variants(target: MemoryTarget) -> tuple[AnySink, AnySink]:
     """Each with the other as its other way."""
     made: list[AnySink] = []
     for kinds in ((FakeTwoPhaseSink, FakeTransactionalSink), (FakeTransactionalSink, FakeTwoPhaseSink)):
         chosen, other = (kind(target, name="either") for kind in kinds)
-        chosen.other_way = other
+        chosen.alternate = other
         made.append(chosen)
     return made[0], made[1]
 
 
 def world(target: MemoryTarget, sink: AnySink, source: Source = SMALL) -> Harness:
-    outlet = Outlet(sink, lambda: target.rows)
-    return Harness(outlet, source=source, storage=MemoryStorage(), logs=MemoryLogs(), rows_in_a_batch=1)
+    sink_under_test = SinkUnderTest(sink, lambda: target.rows)
+    return Harness(sink_under_test, source=source, storage=MemoryStorage(), logs=MemoryLogs(), rows_in_a_batch=1)
 
 
 def change_to(harness: Harness, target: MemoryTarget, sink: AnySink) -> None:
-    harness.outlets = (Outlet(sink, lambda: target.rows),)
+    harness.sinks_under_test = (SinkUnderTest(sink, lambda: target.rows),)
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["two-phase-then-log", "log-then-two-phase"])
@@ -44,13 +44,13 @@ def test_after_a_crash_at_any_point_the_other_way_finishes_what_the_first_began(
     first: int, record_sweep: list[str]
 ) -> None:
     undisturbed = CrashAt(None)
-    world(MemoryTarget(), both_ways(MemoryTarget())[first]).life(undisturbed)
+    world(MemoryTarget(), both_variants(MemoryTarget())[first]).life(undisturbed)
     for point in range(undisturbed.points):
         target = MemoryTarget()
-        ways = both_ways(target)
-        harness = world(target, ways[first])
+        variants = both_variants(target)
+        harness = world(target, variants[first])
         harness.life(CrashAt(point))
-        change_to(harness, target, ways[1 - first])
+        change_to(harness, target, variants[1 - first])
         harness.drain()
         assert not harness.problems(), f"crash at {point}: {harness.problems()}\n{shown(harness.trace)}"
         assert not target.transactions

@@ -17,7 +17,7 @@ from casts import table_rows
 
 from onceward import errors
 from onceward.contracts import refuse_change
-from onceward.epoch import Ground, PublishLimits
+from onceward.epoch import PublishLimits, RunContext
 from onceward.errors import (
     CheckpointCopied,
     CheckpointRefused,
@@ -39,7 +39,7 @@ from onceward.errors import (
     TargetRolledBack,
 )
 from onceward.identity import SinkName
-from onceward.manifest import Resolutions, Retention
+from onceward.journal import Resolutions, Retention
 from onceward.recovery import (
     Accept,
     Proposal,
@@ -61,7 +61,7 @@ from onceward.sinks import SQLiteSink
 from onceward.spark.rewind import rewind
 from onceward.storage import LocalStorage
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     DiesAt,
     DirectoryLogs,
     Failed,
@@ -71,16 +71,16 @@ from onceward.testing import (
     MemoryLogs,
     MemoryStorage,
     MemoryTarget,
-    Outlet,
     PausedAt,
     SecondHost,
+    SinkUnderTest,
     Source,
 )
 from onceward.testing.engine import SCHEMA
 
 AT = datetime(2026, 11, 16, tzinfo=UTC)
 A, B = SinkName("a"), SinkName("b")
-LAZY = Conduct(publishes=lambda epoch: False)
+LAZY = Behaviour(publishes=lambda epoch: False)
 DECIDED = "log commit 1"
 """Epoch 0 is settled; epoch 1 is staged, and the driver dies right after it was decided."""
 
@@ -95,11 +95,12 @@ class Town:
         self.harness = self.job(A, B)
 
     def job(self, *sinks: SinkName, ends: tuple[int, ...] = (4, 8, 12), **more: Any) -> Harness:
-        outlets = [
-            Outlet(self.kinds[name](self.targets[name], name=name), self._reader(name)) for name in sinks or (A, B)
+        sinks_under_test = [
+            SinkUnderTest(self.kinds[name](self.targets[name], name=name), self._reader(name))
+            for name in sinks or (A, B)
         ]
         return Harness(
-            *outlets,
+            *sinks_under_test,
             source=Source(ends=ends),
             **{"storage": self.storage, "logs": self.logs, "place": "here", **more},
         )
@@ -110,9 +111,9 @@ class Town:
     def ids(self, sink: SinkName = A) -> list[int]:
         return sorted(row["id"] for row in self.targets[sink].rows)
 
-    def ground(self, harness: Harness | None = None, **more: Any) -> Ground:
+    def context(self, harness: Harness | None = None, **more: Any) -> RunContext:
         job = harness or self.harness
-        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.place}
+        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.directory_id}
         return look_at(**parts, clock=job.clock, **more)[0]  # type: ignore[arg-type]
 
     def decided_and_unpublished(self) -> None:
@@ -146,7 +147,7 @@ class Town:
 def refused(harness: Harness, error: type[OncewardError], *words: str, accepted: tuple[Accept, ...] = ()) -> Any:
     """Twice, because a refusal changes nothing."""
     for _ in range(2):
-        ending = harness.life(conduct=Conduct(accepted=frozenset(accepted)))
+        ending = harness.life(behaviour=Behaviour(accepted=frozenset(accepted)))
         assert isinstance(ending, Failed), ending
         assert type(ending.error) is error, ending
         assert ending.error.hint
@@ -171,7 +172,7 @@ def walk_unknown_then_adopt() -> None:
     town.decided_and_unpublished()
     lost = town.job(storage=MemoryStorage())
     refused(lost, CheckpointUnknown, "sink 'a' has no receipt of epoch 1", "'adopt'")
-    lost.drain(Conduct(accepted=frozenset({Accept.ADOPT})))
+    lost.drain(Behaviour(accepted=frozenset({Accept.ADOPT})))
     town.drained(lost)
     assert town.ids(A) == town.ids(B) == [*range(4), *range(8, 12)]
 
@@ -181,7 +182,7 @@ def walk_replaced_then_fresh_start() -> None:
     town.harness.drain()
     again = town.job(storage=MemoryStorage(), logs=MemoryLogs())
     refused(again, CheckpointReplaced, "'fresh-start'")
-    again.drain(Conduct(accepted=frozenset({Accept.FRESH_START})))
+    again.drain(Behaviour(accepted=frozenset({Accept.FRESH_START})))
     town.drained(again)
     assert town.ids(A) == town.ids(B) == sorted([*range(12)] * 2)
 
@@ -189,9 +190,9 @@ def walk_replaced_then_fresh_start() -> None:
 def walk_copied_then_copy() -> None:
     town = Town()
     town.harness.life(until=0)
-    copy = town.job(storage=deepcopy(town.storage), logs=deepcopy(town.logs), place="elsewhere")
+    copy = town.job(storage=deepcopy(town.storage), logs=deepcopy(town.logs), directory_id="elsewhere")
     refused(copy, CheckpointCopied, "'copy'")
-    copy.drain(Conduct(accepted=frozenset({Accept.COPY})))
+    copy.drain(Behaviour(accepted=frozenset({Accept.COPY})))
     town.drained(copy)
     assert town.ids(A) == town.ids(B) == list(range(12))
 
@@ -210,7 +211,7 @@ def walk_rolled_back_in_place_then_the_epoch_is_published() -> None:
     town = Town()
     back = snapshot_put_back(town)
     refused(back, CheckpointRolledBack, "output of epoch 1", "epoch-is-published FILE 1")
-    proposal = propose_epoch_is_published(town.ground(back), epoch=1)
+    proposal = propose_epoch_is_published(town.context(back), epoch=1)
     say(back, proposal, "every row of epoch 1 counts as being in every sink", "consumed and staged nowhere")
     town.drained(back)
     assert town.ids(A) == town.ids(B) == list(range(12)), "each row once"
@@ -220,7 +221,7 @@ def walk_rolled_back_in_place_and_one_sink_is_published() -> None:
     town = Town()
     back = snapshot_put_back(town, published=False)
     refused(back, CheckpointRolledBack, "sink 'b' has none of it")
-    proposal = propose_epoch_is_published(town.ground(back), epoch=1, sink=A)
+    proposal = propose_epoch_is_published(town.context(back), epoch=1, sink=A)
     say(back, proposal, "Spark computes it again, and sink 'a' is left out of it")
     town.drained(back)
     assert town.ids(A) == town.ids(B) == list(range(12)), "each row once"
@@ -231,7 +232,7 @@ def walk_rolled_back_in_place_then_rollback() -> None:
     back = snapshot_put_back(town)
     error = refused(back, CheckpointRolledBack, "'rollback'")
     assert "a second time" in error.hint
-    back.drain(Conduct(accepted=frozenset({Accept.ROLLBACK})))
+    back.drain(Behaviour(accepted=frozenset({Accept.ROLLBACK})))
     town.drained(back)
     assert town.ids(A) == town.ids(B) == sorted([*range(12), *range(4, 8)])
 
@@ -244,7 +245,7 @@ def walk_settled_with_other_rows_then_rollback() -> None:
     town.logs.plan(1, town.logs.offsets[1].replace('{"end": 8}', '{"end": 6}'))
     back = town.job(ends=(4, 6, 10))
     refused(back, CheckpointRolledBack, "covers other source rows")
-    back.drain(Conduct(accepted=frozenset({Accept.ROLLBACK})))
+    back.drain(Behaviour(accepted=frozenset({Accept.ROLLBACK})))
     town.drained(back)
     assert town.ids(A) == town.ids(B) == sorted([*range(8), 4, 5, *range(6, 10)])
 
@@ -283,11 +284,11 @@ def one_of_two_lost() -> Town:
     """Scenario 81: B is published, the transactions of A are lost."""
     town = Town(FakeTwoPhaseSink, FakeTwoPhaseSink)
     town.decided_and_unpublished()
-    ground = town.ground()
-    manifest = ground.register.manifest(1, 0)
+    context = town.context()
+    manifest = context.register.manifest(1, 0)
     assert manifest is not None
     for slot in manifest.sinks[B].slots:
-        ground.sinks[1].commit(slot.handle)  # type: ignore[union-attr]
+        context.sinks[1].commit(slot.handle)  # type: ignore[union-attr]
     town.lose_transactions(A)
     return town
 
@@ -295,13 +296,13 @@ def one_of_two_lost() -> Town:
 def walk_output_lost_then_each_slot_is_brought_in_by_hand() -> None:
     town = one_of_two_lost()
     refused(town.harness, OutputLost, "slot-is-in FILE --epoch 1 --sink 'a'")
-    manifest = town.ground().register.manifest(1, 0)
+    manifest = town.context().register.manifest(1, 0)
     assert manifest is not None
     by_hand = [dict(row) for row in town.targets[B].rows if row["epoch"] == 1]
     town.targets[A].rows.extend(by_hand)
     for slot in manifest.sinks[A].slots:
         refused(town.harness, OutputLost)
-        proposal = propose_slot_is_in(town.ground(), epoch=1, sink=A, slot=slot.slot)
+        proposal = propose_slot_is_in(town.context(), epoch=1, sink=A, slot=slot.slot)
         say(town.harness, proposal, f"its {slot.rows} rows count as being in the target", "no receipt")
     town.drained()
     assert town.ids(A) == town.ids(B) == list(range(12))
@@ -311,7 +312,7 @@ def walk_output_lost_then_the_epoch_is_published_in_one_sink() -> None:
     town = one_of_two_lost()
     refused(town.harness, OutputLost, "epoch-is-published FILE 1")
     town.targets[A].rows.extend(dict(row) for row in town.targets[B].rows if row["epoch"] == 1)
-    say(town.harness, propose_epoch_is_published(town.ground(), epoch=1, sink=A), "sink 'b' gets its share as before")
+    say(town.harness, propose_epoch_is_published(town.context(), epoch=1, sink=A), "sink 'b' gets its share as before")
     town.drained()
     assert town.ids(A) == town.ids(B) == list(range(12))
 
@@ -319,7 +320,7 @@ def walk_output_lost_then_the_epoch_is_published_in_one_sink() -> None:
 def walk_output_lost_then_accepted() -> None:
     town = one_of_two_lost()
     refused(town.harness, OutputLost, "accept-loss FILE 1")
-    proposal = propose_accept_loss(town.ground(), epoch=1, sink=A)
+    proposal = propose_accept_loss(town.context(), epoch=1, sink=A)
     say(town.harness, proposal, "4 rows of epoch 1 in 2 slots in sink 'a' are given up")
     town.drained()
     assert town.ids(A) == [*range(4), *range(8, 12)], "the four that were given up"
@@ -360,7 +361,7 @@ def walk_epoch_lost_then_accepted() -> None:
     town = Town()
     manifest_gone(town)
     refused(town.harness, EpochLost, "accept-loss FILE 1")
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1), "whatever it was in every sink, it is given up")
+    say(town.harness, propose_accept_loss(town.context(), epoch=1), "whatever it was in every sink, it is given up")
     town.drained()
     assert town.ids(A) == town.ids(B) == [*range(4), *range(8, 12)]
 
@@ -371,10 +372,10 @@ def walk_epoch_lost_then_said_of_each_sink() -> None:
     manifest_gone(town)
     refused(town.harness, EpochLost, "epoch-is-published FILE 1")
     town.targets[A].rows.extend({"id": i, "key": i % 3, "epoch": 1} for i in range(4, 8))
-    proposal = propose_epoch_is_published(town.ground(), epoch=1, sink=A)
+    proposal = propose_epoch_is_published(town.context(), epoch=1, sink=A)
     say(town.harness, proposal, "no receipt of epoch 1 was found in sink 'a'", "say something of it too")
     refused(town.harness, EpochLost)
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1, sink=B))
+    say(town.harness, propose_accept_loss(town.context(), epoch=1, sink=B))
     town.drained()
     assert town.ids(A) == list(range(12))
     assert town.ids(B) == [*range(4), *range(8, 12)]
@@ -393,7 +394,7 @@ def walk_sink_missing_then_given_up() -> None:
     town.decided_and_unpublished()
     without = town.job(A)
     refused(without, SinkMissing, "accept-loss FILE 1 --sink 'b'")
-    proposal = propose_accept_loss(town.ground(without), epoch=1, sink=B)
+    proposal = propose_accept_loss(town.context(without), epoch=1, sink=B)
     say(without, proposal, "4 rows of epoch 1 in 2 slots in sink 'b' are given up")
     town.drained(without)
     assert town.ids(A) == list(range(12))
@@ -406,7 +407,7 @@ def walk_sink_missing_with_undecided_work_then_given_up() -> None:
     town.harness.life(DiesAt(DECIDED))
     without = town.job(A)
     refused(without, SinkMissing, "accept-loss FILE 1 --sink 'b'")
-    proposal = propose_accept_loss(town.ground(without), epoch=1, sink=B)
+    proposal = propose_accept_loss(town.context(without), epoch=1, sink=B)
     say(without, proposal, "runs it again, without a sink 'b'")
     town.drained(without)
     assert town.ids(A) == list(range(12))
@@ -422,10 +423,10 @@ def walk_rows_rejected_then_diverted(tmp_path: Path) -> None:
         )
     sink.check(SCHEMA, output_mode="append")
     read = lambda: table_rows(tmp_path / "rows.db", "rows")  # noqa: E731
-    harness = Harness(Outlet(sink, read), source=Source(ends=(4, 8, 12)))
+    harness = Harness(SinkUnderTest(sink, read), source=Source(ends=(4, 8, 12)))
     town = Town()
     refused(harness, RowsRejected, "onceward poison")
-    (path,) = divert_poison(town.ground(harness), tmp_path / "rejected")
+    (path,) = divert_poison(town.context(harness), tmp_path / "rejected")
     assert len(path.read_text().splitlines()) == 1
     harness.drain()
     assert sorted(int(str(row["id"])) for row in read()) == [i for i in range(12) if i != 5]
@@ -434,8 +435,8 @@ def walk_rows_rejected_then_diverted(tmp_path: Path) -> None:
 def walk_staged_rows_missing_then_the_folder_is_shared() -> None:
     """Nothing is decided: when the hosts share what they must, the epoch runs again."""
     town = Town()
-    elsewhere = Conduct(runs_on=SecondHost.without(town.harness.sinks).some(lambda epoch, slot: True))
-    ending = town.harness.life(conduct=elsewhere)
+    elsewhere = Behaviour(runs_on=SecondHost.without(town.harness.sinks).some(lambda epoch, slot: True))
+    ending = town.harness.life(behaviour=elsewhere)
     assert isinstance(ending, Failed)
     assert type(ending.error) is StagedRowsMissing
     assert ending.error.hint
@@ -473,7 +474,7 @@ def walk_a_target_that_went_back_then_replay() -> None:
     limits = PublishLimits(deadline_s=2.0, keep_published=Retention(epochs=10))
     job = target_went_back(town, sinks=(B,), limits=limits)
     refused(job, TargetRolledBack, "sink 'b' lacks epoch 1", "onceward replay FILE")
-    assert [(one.epoch, one.rows) for one in replay(town.ground(job), limits)] == [(1, 4)]
+    assert [(one.epoch, one.rows) for one in replay(town.context(job), limits)] == [(1, 4)]
     for _ in range(2):
         job.drain()
     assert town.ids(A) == town.ids(B) == list(range(12))
@@ -483,7 +484,7 @@ def walk_a_target_that_went_back_then_accepted() -> None:
     town = Town()
     job = target_went_back(town, sinks=(A,))
     refused(job, TargetRolledBack, "accept-loss FILE 1")
-    proposal = propose_accept_loss(town.ground(job), epoch=1, sink=A)
+    proposal = propose_accept_loss(town.context(job), epoch=1, sink=A)
     say(job, proposal, "4 rows of epoch 1 in 2 slots in sink 'a' are given up", "no longer misses it")
     town.drained(job)
     assert town.ids(A) == [*range(4), *range(8, 12)]
@@ -495,7 +496,7 @@ def walk_a_target_that_went_back_then_filled_by_hand() -> None:
     job = target_went_back(town, sinks=(A,))
     refused(job, TargetRolledBack, "epoch-is-published FILE 1")
     town.targets[A].rows.extend(dict(row) for row in town.targets[B].rows if row["epoch"] == 1)
-    say(job, propose_epoch_is_published(town.ground(job), epoch=1, sink=A), "no longer misses it")
+    say(job, propose_epoch_is_published(town.context(job), epoch=1, sink=A), "no longer misses it")
     town.drained(job)
     assert town.ids(A) == town.ids(B) == list(range(12))
 
@@ -505,7 +506,7 @@ def walk_all_targets_went_back_then_rewind(tmp_path: Path) -> None:
     parts = {"storage": LocalStorage(tmp_path / "onceward"), "logs": DirectoryLogs(tmp_path)}
     job = target_went_back(town, **parts)
     refused(job, TargetRolledBack, "onceward rewind CHECKPOINT 1 --job FILE --went-back")
-    receipts = tuple(receipt for sink in job.sinks for receipt in sink.receipts(town.ground(job).job))
+    receipts = tuple(receipt for sink in job.sinks for receipt in sink.receipts(town.context(job).job))
     with pytest.raises(CheckpointRefused):
         rewind(tmp_path, 1)
     with pytest.raises(CheckpointRefused):
@@ -518,15 +519,15 @@ def walk_all_targets_went_back_then_rewind(tmp_path: Path) -> None:
 class Movable(FakeTransactionalSink):
     """Receipts in a schema of their own."""
 
-    place = "schema one"
+    directory_id = "schema one"
 
     def receipts_at(self) -> str:
         """Where they are now."""
-        return self.place
+        return self.directory_id
 
 
 class Moved(Movable):
-    place = "schema two"
+    directory_id = "schema two"
 
 
 class Relying(FakeTransactionalSink):
@@ -587,7 +588,7 @@ def walk_receipts_moved_and_the_epoch_is_published() -> None:
     moved = receipts_moved(town)
     refused(moved, ReceiptsMoved, "epoch-is-published FILE 1")
     town.targets[A].rows.extend({"id": i, "key": i % 3, "epoch": 1} for i in range(4, 8))
-    say(moved, propose_epoch_is_published(town.ground(moved), epoch=1))
+    say(moved, propose_epoch_is_published(town.context(moved), epoch=1))
     town.drained(moved)
     assert town.ids(A) == list(range(12))
 
@@ -596,7 +597,7 @@ def walk_receipts_moved_then_computed_again(tmp_path: Path) -> None:
     town = Town()
     moved = receipts_moved(town, storage=LocalStorage(tmp_path / "onceward"), logs=DirectoryLogs(tmp_path))
     refused(moved, ReceiptsMoved, "accept-loss FILE 1", "onceward rewind CHECKPOINT 1")
-    say(moved, propose_accept_loss(town.ground(moved), epoch=1))
+    say(moved, propose_accept_loss(town.context(moved), epoch=1))
     rewind(tmp_path, 1)
     town.drained(moved)
     assert town.ids(A) == list(range(12))
@@ -621,7 +622,7 @@ def walk_a_settled_marker_of_an_epoch_that_spark_runs_again() -> None:
     town.logs.forget_commit(1)
     town.flip("settled/1")
     refused(town.harness, DamagedFile, "epoch-is-published FILE 1")
-    say(town.harness, propose_epoch_is_published(town.ground(), epoch=1), "consumed and staged nowhere")
+    say(town.harness, propose_epoch_is_published(town.context(), epoch=1), "consumed and staged nowhere")
     town.drained()
     assert town.ids(A) == town.ids(B) == list(range(12))
 
@@ -643,7 +644,7 @@ def walk_a_manifest_of_a_decided_epoch_then_given_up() -> None:
     town.decided_and_unpublished()
     town.flip("manifests/1.0.json")
     refused(town.harness, DamagedFile, "accept-loss FILE 1")
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1), "no manifest says what was staged for epoch 1")
+    say(town.harness, propose_accept_loss(town.context(), epoch=1), "no manifest says what was staged for epoch 1")
     town.drained()
     assert town.ids(A) == town.ids(B) == [*range(4), *range(8, 12)]
 
@@ -668,7 +669,7 @@ def walk_a_fate_of_a_decided_epoch_then_given_up() -> None:
     taken_over_and_decided(town)
     town.flip("manifests/1.1.fate")
     refused(town.harness, DamagedFile, "manifests/1.1.fate is damaged", "accept-loss FILE 1")
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1))
+    say(town.harness, propose_accept_loss(town.context(), epoch=1))
     town.drained()
     assert town.ids(A) == town.ids(B) == [*range(4), *range(8, 12)]
 
@@ -690,7 +691,7 @@ def walk_a_segment_then_given_up_in_its_sink() -> None:
     town.flip("wal/1/")
     refused(town.harness, DamagedFile, "is not what was staged", "accept-loss FILE 1")
     assert town.ids(A) == list(range(8)), "the other sink has it by now: a rewind would repeat it"
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1, sink=B), "4 rows of epoch 1 in 2 slots in sink 'b'")
+    say(town.harness, propose_accept_loss(town.context(), epoch=1, sink=B), "4 rows of epoch 1 in 2 slots in sink 'b'")
     town.drained()
     assert town.ids(A) == list(range(12))
     assert town.ids(B) == [*range(4), *range(8, 12)]
@@ -701,12 +702,12 @@ def walk_a_segment_of_which_one_slot_is_brought_in_by_hand() -> None:
     town.decided_and_unpublished()
     path = town.flip("wal/1/")
     refused(town.harness, DamagedFile)
-    manifest = town.ground().register.manifest(1, 0)
+    manifest = town.context().register.manifest(1, 0)
     assert manifest is not None
     slot = next(one for one in manifest.sinks[B].slots if one.handle["segment"] == path)
     lost = [row["id"] for row in town.targets[A].rows if (row["epoch"], row["slot"]) == (1, slot.slot)]
     town.targets[B].rows.extend({"id": i, "key": i % 3, "epoch": 1} for i in lost)
-    proposal = propose_slot_is_in(town.ground(), epoch=1, sink=B, slot=slot.slot)
+    proposal = propose_slot_is_in(town.context(), epoch=1, sink=B, slot=slot.slot)
     say(town.harness, proposal, f"its {len(lost)} rows count as being in the target")
     town.drained()
     assert town.ids(A) == town.ids(B) == list(range(12))
@@ -714,7 +715,13 @@ def walk_a_segment_of_which_one_slot_is_brought_in_by_hand() -> None:
 
 def identity_anew(town: Town, **more: Any) -> None:
     job = town.harness
-    parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.place, "clock": job.clock}
+    parts = {
+        "sinks": job.sinks,
+        "storage": job.storage,
+        "decisions": job.logs,
+        "place": job.directory_id,
+        "clock": job.clock,
+    }
     new = propose_identity(name=job.name, **parts, **more)  # type: ignore[arg-type]
     write_identity(job.storage, new, by="ann@host", at=AT, because="a bit was flipped")
 
@@ -722,11 +729,11 @@ def identity_anew(town: Town, **more: Any) -> None:
 def walk_an_identity_that_is_found_out_from_what_is_staged() -> None:
     town = Town()
     town.decided_and_unpublished()
-    generation = town.ground().job.generation
+    generation = town.context().job.generation
     town.flip("identity.json")
     refused(town.harness, DamagedFile, "onceward resolve identity FILE")
     identity_anew(town)
-    assert town.ground().job.generation == generation
+    assert town.context().job.generation == generation
     town.drained()
     assert town.ids(A) == town.ids(B) == list(range(12)), "what was staged under it is published, once"
 
@@ -751,12 +758,12 @@ def walk_a_diversion_that_is_given_again(tmp_path: Path) -> None:
     sink.check(SCHEMA, output_mode="append")
     read = lambda: table_rows(tmp_path / "rows.db", "rows")  # noqa: E731
     town = Town()
-    harness = Harness(Outlet(sink, read), source=Source(ends=(4, 8, 12)), storage=town.storage, logs=town.logs)
+    harness = Harness(SinkUnderTest(sink, read), source=Source(ends=(4, 8, 12)), storage=town.storage, logs=town.logs)
     harness.life()
-    divert_poison(town.ground(harness), tmp_path / "rejected")
+    divert_poison(town.context(harness), tmp_path / "rejected")
     town.flip("diverted/1.")
     refused(harness, DamagedFile, "poison divert")
-    divert_poison(town.ground(harness, past_damage=True), tmp_path / "rejected")
+    divert_poison(town.context(harness, past_damage=True), tmp_path / "rejected")
     harness.drain()
     town.flip("diverted/1.")
     harness.drain()
@@ -765,12 +772,12 @@ def walk_a_diversion_that_is_given_again(tmp_path: Path) -> None:
 
 def walk_a_resolution_that_is_withdrawn_and_given_again() -> None:
     town = one_of_two_lost()
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1, sink=A))
+    say(town.harness, propose_accept_loss(town.context(), epoch=1, sink=A))
     town.flip("resolutions/0.json")
     refused(town.harness, DamagedFile, "onceward resolve withdraw FILE 0")
-    say(town.harness, propose_withdraw(town.ground(past_damage=True), 0), "it cannot be read")
+    say(town.harness, propose_withdraw(town.context(past_damage=True), 0), "it cannot be read")
     refused(town.harness, OutputLost)
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1, sink=A))
+    say(town.harness, propose_accept_loss(town.context(), epoch=1, sink=A))
     town.drained()
     assert town.ids(A) == [*range(4), *range(8, 12)]
 
@@ -873,7 +880,7 @@ def test_nothing_is_removed_before_a_resolution_is_durable_and_a_crash_is_mended
     town = Town(FakeTwoPhaseSink, FakeTwoPhaseSink)
     town.decided_and_unpublished()
     staged = dict(town.targets[A].transactions)
-    proposal = propose_accept_loss(town.ground(), epoch=1, sink=A)
+    proposal = propose_accept_loss(town.context(), epoch=1, sink=A)
     assert town.targets[A].transactions == staged
     with pytest.raises(ConfigurationError, match="why"):
         record(town.storage, proposal, by="ann@host", at=AT, because=" ")
@@ -889,7 +896,7 @@ def test_nothing_is_removed_before_a_resolution_is_durable_and_a_crash_is_mended
 
 def test_it_keeps_who_when_why_and_what_was_shown() -> None:
     town = one_of_two_lost()
-    proposal = propose_accept_loss(town.ground(), epoch=1, sink=A)
+    proposal = propose_accept_loss(town.context(), epoch=1, sink=A)
     say(town.harness, proposal)
     town.drained()
     (kept,) = Resolutions(town.storage).history()
@@ -904,7 +911,7 @@ def test_a_loss_is_that_of_one_computation_and_never_leaves_out_another(tmp_path
     job = town.job(A, storage=LocalStorage(tmp_path / "onceward"), logs=DirectoryLogs(tmp_path))
     job.life(until=0)
     job.life(DiesAt(DECIDED, after=True))
-    say(job, propose_accept_loss(town.ground(job), epoch=1))
+    say(job, propose_accept_loss(town.context(job), epoch=1))
     rewind(tmp_path, 1)
     town.drained(job)
     assert town.ids(A) == list(range(12))
@@ -916,7 +923,7 @@ def test_an_epoch_that_is_published_is_one_with_these_source_rows_and_no_other(t
     job = town.job(A, storage=LocalStorage(tmp_path / "onceward"), logs=DirectoryLogs(tmp_path), ends=(4, 6, 10))
     job.life(until=0)
     job.life(DiesAt(DECIDED, after=True))
-    say(job, propose_epoch_is_published(town.ground(job), epoch=1))
+    say(job, propose_epoch_is_published(town.context(job), epoch=1))
     rewind(tmp_path, 1)
     entry = tmp_path / "offsets" / "1"
     entry.write_text(entry.read_text().replace('{"end": 6}', '{"end": 8}'))
@@ -932,7 +939,7 @@ def test_an_accepted_rollback_to_before_every_marker_counts_what_is_decided_as_s
     del town.storage.files["settled/0"]
     back = town.job(logs=MemoryLogs({0: town.logs.offsets[0]}, {0: town.logs.commits[0]}))
     refused(back, CheckpointRolledBack)
-    back.drain(Conduct(accepted=frozenset({Accept.ROLLBACK})))
+    back.drain(Behaviour(accepted=frozenset({Accept.ROLLBACK})))
     town.drained(back)
     assert town.ids(A) == town.ids(B) == sorted([*range(12), *range(4, 8)])
 
@@ -940,8 +947,8 @@ def test_an_accepted_rollback_to_before_every_marker_counts_what_is_decided_as_s
 def test_a_resolution_that_was_withdrawn_leaves_nothing_out() -> None:
     town = Town(FakeTwoPhaseSink, FakeTwoPhaseSink)
     town.decided_and_unpublished()
-    say(town.harness, propose_accept_loss(town.ground(), epoch=1))
-    say(town.harness, propose_withdraw(town.ground(), 0), "resolution 0 no longer holds")
+    say(town.harness, propose_accept_loss(town.context(), epoch=1))
+    say(town.harness, propose_withdraw(town.context(), 0), "resolution 0 no longer holds")
     town.drained()
     assert town.ids(A) == town.ids(B) == list(range(12))
 
@@ -951,13 +958,13 @@ def test_the_plan_shows_what_was_resolved() -> None:
     job = town.harness
 
     def steps() -> tuple[object, ...]:
-        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.place}
+        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.directory_id}
         return inspect_checkpoint(**parts, clock=job.clock).steps  # type: ignore[arg-type]
 
     assert steps() == (Publish(1, slots=4, receipts=2),)
-    say(job, propose_slot_is_in(town.ground(), epoch=1, sink=A, slot=0))
+    say(job, propose_slot_is_in(town.context(), epoch=1, sink=A, slot=0))
     assert steps() == (Publish(1, slots=3, receipts=2, left_out=1),)
-    say(job, propose_accept_loss(town.ground(), epoch=1, sink=A))
+    say(job, propose_accept_loss(town.context(), epoch=1, sink=A))
     assert steps() == (Settle(1, "every slot has its receipt; 2 were resolved by hand"),)
 
 
@@ -967,21 +974,21 @@ def test_what_needs_no_exit_is_refused(epoch: int) -> None:
     town = one_of_two_lost()
     for propose in (propose_accept_loss, propose_epoch_is_published):
         with pytest.raises(ConfigurationError):
-            propose(town.ground(), epoch=epoch)
+            propose(town.context(), epoch=epoch)
     with pytest.raises(ConfigurationError):
-        propose_slot_is_in(town.ground(), epoch=epoch, sink=A, slot=0)
+        propose_slot_is_in(town.context(), epoch=epoch, sink=A, slot=0)
 
 
 def test_names_that_nobody_has_are_refused_with_those_that_there_are() -> None:
     town = one_of_two_lost()
     with pytest.raises(ConfigurationError, match="neither the job nor the epoch") as caught:
-        propose_accept_loss(town.ground(), epoch=1, sink=SinkName("c"))
+        propose_accept_loss(town.context(), epoch=1, sink=SinkName("c"))
     assert "'a', 'b'" in str(caught.value.hint)
     with pytest.raises(ConfigurationError, match="no slot 9") as caught:
-        propose_slot_is_in(town.ground(), epoch=1, sink=A, slot=9)
+        propose_slot_is_in(town.context(), epoch=1, sink=A, slot=9)
     assert "'a' slot 0" in str(caught.value.hint)
     with pytest.raises(ConfigurationError, match="no resolution 3"):
-        propose_withdraw(town.ground(), 3)
+        propose_withdraw(town.context(), 3)
 
 
 def test_an_undecided_epoch_is_not_given_up_for_it_runs_again() -> None:
@@ -989,6 +996,6 @@ def test_an_undecided_epoch_is_not_given_up_for_it_runs_again() -> None:
     town.harness.life(until=0)
     town.harness.life(DiesAt(DECIDED))
     with pytest.raises(ConfigurationError, match="not decided"):
-        propose_accept_loss(town.ground(), epoch=1)
+        propose_accept_loss(town.context(), epoch=1)
     town.drained()
     assert town.ids(A) == list(range(12))

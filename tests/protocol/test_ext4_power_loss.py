@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 from casts import SMALL, files, sqlite
-from inside import inside, stand_between
+from inside import inside, install_crash_points
 
 from onceward.recovery import start
 from onceward.spark.checkpoint import SparkLogs
@@ -64,7 +64,7 @@ def what_comes_of(copy: Path, workshop: Path) -> list[str]:
 def test_s74_power_lost_before_any_write_on_a_real_ext4(
     disk: Path, monkeypatch: pytest.MonkeyPatch, record_sweep: list[str]
 ) -> None:
-    stand_between(monkeypatch, syncs=True)
+    install_crash_points(monkeypatch, syncs=True)
     taken = lose_power_before_every_write(disk)
     wrong = {when: found for copy, when in taken if (found := what_comes_of(copy, disk.parent))}
     assert not wrong
@@ -75,9 +75,9 @@ def test_s74_without_syncs_and_repair_the_same_power_losses_do_harm(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test above can fail: this is what was found before."""
-    stand_between(monkeypatch, syncs=True)
+    install_crash_points(monkeypatch, syncs=True)
     monkeypatch.setattr(SparkLogs, "sync_barrier", lambda self, epoch: None)
     monkeypatch.setattr(SparkLogs, "sync_decision", lambda self, epoch: None)
-    monkeypatch.setattr(start, "repairs_needed", lambda ground: [])
+    monkeypatch.setattr(start, "repairs_needed", lambda context: [])
     taken = [(copy, when) for copy, when in lose_power_before_every_write(disk) if "wal" in when or "end" in when]
     assert any(what_comes_of(copy, disk.parent) for copy, _ in taken)

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from lone_driver import Watched, ground_of, job, plan, stage
+from lone_driver import Watched, context_of, job, plan, stage
 
 from onceward.contracts import Hooks
-from onceward.epoch import Coordinator, EpochOrder, Ground, pending_transactions
+from onceward.epoch import Coordinator, EpochAssignment, RunContext, pending_transactions
 from onceward.epoch.takeover import settle_fates, take_over
 from onceward.errors import CheckpointRolledBack, DamagedFile, EpochLost, Fenced
 from onceward.identity import Fingerprint, RunId
-from onceward.manifest import Fate, Register
+from onceward.journal import Fate, Register
 from onceward.testing import DiesAt, FakeTransactionalSink, FakeTwoPhaseSink, Faults, Harness, PausedAt
 from onceward.testing.engine import COMMITS_ENTRY
 
@@ -20,8 +20,8 @@ KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink
 Kind = Callable[..., Any]
 
 
-def begun(ground: Ground, **options: Any) -> tuple[Coordinator, EpochOrder]:
-    coordinator = Coordinator(ground, **options)
+def begun(context: RunContext, **options: Any) -> tuple[Coordinator, EpochAssignment]:
+    coordinator = Coordinator(context, **options)
     order = coordinator.begin(0)
     assert order is not None
     return coordinator, order
@@ -49,7 +49,7 @@ def taken_over(harness: Harness) -> None:
 
 def staged_by_another(harness: Harness) -> None:
     plan(harness)
-    coordinator, order = begun(ground_of(harness, run="bbbbbb"))
+    coordinator, order = begun(context_of(harness, run="bbbbbb"))
     coordinator.pre_commit(order, stage(order, harness))
 
 
@@ -61,9 +61,9 @@ def test_an_epoch_that_another_driver_has_is_not_begun(kind: Kind, by: Callable[
     harness = job(kind)
     by(harness)
     begins: list[int] = []
-    ground = replace(ground_of(harness), hooks=Hooks(on_begin=begins.append))
+    context = replace(context_of(harness), hooks=Hooks(on_begin=begins.append))
     with pytest.raises(Fenced):
-        Coordinator(ground).begin(0)
+        Coordinator(context).begin(0)
     assert begins == []
 
 
@@ -74,7 +74,7 @@ def test_a_published_epoch_passes_only_with_the_barrier_that_it_was_published_wi
     settled_and_undecided(harness)
     barrier = harness.logs.barrier(0)
     assert barrier is not None
-    coordinator = Coordinator(ground_of(harness), published={0: barrier.fingerprint})
+    coordinator = Coordinator(context_of(harness), published={0: barrier.fingerprint})
     assert coordinator.begin(0) is None
     plan(harness, end=3)
     with pytest.raises(CheckpointRolledBack, match="changed under a published epoch"):
@@ -85,10 +85,10 @@ def test_a_published_epoch_passes_only_with_the_barrier_that_it_was_published_wi
 def test_the_re_run_of_a_published_epoch_with_other_rows_ends_the_life_of_its_driver(kind: Kind) -> None:
     harness = job(kind)
     settled_and_undecided(harness)
-    seen = [row["id"] for row in harness.outlets[0].read()]
+    seen = [row["id"] for row in harness.sinks_under_test[0].read()]
     ending = harness.life(PausedAt("log is_committed 0", lambda: plan(harness, end=3)))
     assert isinstance(getattr(ending, "error", None), CheckpointRolledBack)
-    assert [row["id"] for row in harness.outlets[0].read()] == seen
+    assert [row["id"] for row in harness.sinks_under_test[0].read()] == seen
 
 
 @KINDS
@@ -97,9 +97,9 @@ def test_a_barrier_that_was_purged_is_another_drivers_progress_and_one_that_neve
     harness.drain()
     assert harness.logs.barrier(0) is None
     with pytest.raises(Fenced):
-        Coordinator(ground_of(harness)).begin(0)
+        Coordinator(context_of(harness)).begin(0)
     with pytest.raises(EpochLost, match="checkpointLocation"):
-        Coordinator(ground_of(harness)).begin(7)
+        Coordinator(context_of(harness)).begin(7)
 
 
 # --- before its manifest counts -----------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_a_driver_whose_epoch_was_finished_by_another_meanwhile_writes_no_manife
     """Settling freed the manifest's name, so that its creation alone would not fail."""
     harness = job(kind)
     plan(harness)
-    coordinator, order = begun(ground_of(harness))
+    coordinator, order = begun(context_of(harness))
     acks = stage(order, harness)
     harness.drain()
     with pytest.raises(Fenced):
@@ -124,12 +124,12 @@ def test_of_two_drivers_that_create_one_manifest_the_loser_stops(kind: Kind) -> 
     harness = job(kind)
     plan(harness)
     other = DiesAt("storage create manifests/0.0.json")
-    first, first_order = begun(ground_of(harness, run="bbbbbb", faults=other))
+    first, first_order = begun(context_of(harness, run="bbbbbb", faults=other))
     acks_of_other = stage(first_order, harness, version="other")
     with pytest.raises(BaseException, match=r"manifests/0\.0"):
         first.pre_commit(first_order, acks_of_other)
     faults = PausedAt("storage create manifests/0.0.json", lambda: other.arrive())
-    coordinator, order = begun(ground_of(harness, faults=faults))
+    coordinator, order = begun(context_of(harness, faults=faults))
     with pytest.raises(Fenced):
         coordinator.pre_commit(order, stage(order, harness))
     standing = Register(harness.storage).manifest(0, 0)
@@ -142,7 +142,7 @@ def test_a_takeover_that_was_fixed_while_the_manifest_was_written_stops_its_driv
     harness = job(kind)
     plan(harness)
     faults = PausedAt("storage create manifests/0.0.json", lambda: taken_over(harness))
-    coordinator, order = begun(ground_of(harness, faults=faults))
+    coordinator, order = begun(context_of(harness, faults=faults))
     with pytest.raises(Fenced):
         coordinator.pre_commit(order, stage(order, harness))
 
@@ -151,11 +151,11 @@ def test_a_takeover_that_was_fixed_while_the_manifest_was_written_stops_its_driv
 def test_a_driver_whose_epoch_failed_aborts_what_it_staged_itself_and_nothing_else(kind: Kind) -> None:
     harness = job(kind)
     plan(harness)
-    ours, others = (begun(ground_of(harness, run=run)) for run in ("aaaaaa", "bbbbbb"))
+    ours, others = (begun(context_of(harness, run=run)) for run in ("aaaaaa", "bbbbbb"))
     stage(ours[1], harness, attempt=1)
     stage(others[1], harness, attempt=2)
     ours[0].abort(ours[1])
-    assert {found.name.run for found in pending_transactions(ground_of(harness))} == {"bbbbbb"}
+    assert {found.name.run for found in pending_transactions(context_of(harness))} == {"bbbbbb"}
 
 
 def test_a_manifest_under_the_name_of_another_epoch_is_refused() -> None:
@@ -183,10 +183,10 @@ def left_behind(kind: Kind) -> Harness:
 def test_a_taker_aborts_what_was_staged_before_it_and_nothing_afterwards(kind: Kind) -> None:
     harness = left_behind(kind)
     watched = Watched()
-    ground = ground_of(harness, faults=watched)
-    assert list(pending_transactions(ground_of(harness)))
-    assert take_over(ground, 0) == 1
-    assert list(pending_transactions(ground_of(harness))) == []
+    context = context_of(harness, faults=watched)
+    assert list(pending_transactions(context_of(harness)))
+    assert take_over(context, 0) == 1
+    assert list(pending_transactions(context_of(harness))) == []
     aborts = "sink two-phase abort" if kind is FakeTwoPhaseSink else "storage delete wal"
     assert watched.first("storage create manifests/0.1.fate") < watched.first(aborts)
 
@@ -195,7 +195,7 @@ def test_a_taker_aborts_what_was_staged_before_it_and_nothing_afterwards(kind: K
 def test_a_taker_that_finds_the_epoch_decided_after_its_reservation_leaves_it_at_that(kind: Kind) -> None:
     harness = left_behind(kind)
     faults = PausedAt("storage create manifests/0.1.reserved", lambda: harness.logs.commit(0, COMMITS_ENTRY))
-    assert take_over(ground_of(harness, faults=faults), 0) is None
+    assert take_over(context_of(harness, faults=faults), 0) is None
     files = Register(harness.storage).files(0)
     assert (files.reserved, files.fates, files.manifests) == ({1}, set(), {0})
     harness.drain()
@@ -205,14 +205,14 @@ def test_a_taker_that_finds_the_epoch_decided_after_its_reservation_leaves_it_at
 @KINDS
 def test_every_taker_has_a_number_of_its_own_above_all_others(kind: Kind) -> None:
     harness = left_behind(kind)
-    assert take_over(ground_of(harness, run="aaaaaa"), 0) == 1
-    assert take_over(ground_of(harness, run="bbbbbb"), 0) == 2
+    assert take_over(context_of(harness, run="aaaaaa"), 0) == 1
+    assert take_over(context_of(harness, run="bbbbbb"), 0) == 2
 
     def another_one_reserves() -> None:
         assert Register(harness.storage).reserve(0, 3, RunId("cccccc"))
 
     faults: Faults = PausedAt("storage create manifests/0.3.reserved", another_one_reserves)
-    assert take_over(ground_of(harness, run="dddddd", faults=faults), 0) == 4
+    assert take_over(context_of(harness, run="dddddd", faults=faults), 0) == 4
 
 
 @KINDS
@@ -222,13 +222,13 @@ def test_a_taker_whose_takeover_was_refused_writes_and_aborts_nothing(kind: Kind
 
     def decided_and_refused() -> None:
         harness.logs.commit(0, COMMITS_ENTRY)
-        assert settle_fates(ground_of(harness, run="cccccc"), 0) == 0
+        assert settle_fates(context_of(harness, run="cccccc"), 0) == 0
 
     watched = PausedAt("storage create manifests/0.1.fate", decided_and_refused)
-    before = {str(found.name) for found in pending_transactions(ground_of(harness))}
-    assert take_over(ground_of(harness, faults=watched), 0) is None
+    before = {str(found.name) for found in pending_transactions(context_of(harness))}
+    assert take_over(context_of(harness, faults=watched), 0) is None
     assert Register(harness.storage).files(0).manifests == {0}
-    assert {str(found.name) for found in pending_transactions(ground_of(harness))} == before
+    assert {str(found.name) for found in pending_transactions(context_of(harness))} == before
 
 
 @KINDS
@@ -238,7 +238,7 @@ def test_whoever_publishes_refuses_the_reservations_that_are_open(kind: Kind) ->
     register = Register(harness.storage)
     register.reserve(0, 1, RunId("bbbbbb"))
     harness.logs.commit(0, COMMITS_ENTRY)
-    assert settle_fates(ground_of(harness), 0) == 0
+    assert settle_fates(context_of(harness), 0) == 0
     assert register.fate(0, 1) is Fate.REFUSED
     assert register.decide_fate(0, 1, Fate.TAKEN) is Fate.REFUSED
 

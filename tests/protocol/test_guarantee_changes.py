@@ -10,7 +10,7 @@ from casts import fake
 
 from onceward.contracts import AnySink, Guarantee
 from onceward.identity import Generation, JobName, SinkName
-from onceward.manifest import IdentityFile, IdentityRecord, SettledLog
+from onceward.journal import IdentityFile, IdentityRecord, SettledLog
 from onceward.recovery.identify import _promised
 from onceward.testing import (
     CrashAt,
@@ -60,8 +60,8 @@ def live(harness: Harness, guarantee: Guarantee, point: int | None = None) -> Cr
 
 def judge(harness: Harness, borders: list[tuple[int, Guarantee]], in_flight: set[int]) -> None:
     """Each epoch by the guarantee that it was begun under; those that no crash met, exactly once whatever was asked."""
-    (outlet,) = harness.outlets
-    rows = outlet.read()
+    (sink_under_test,) = harness.sinks_under_test
+    rows = sink_under_test.read()
     counts = Counter(row["id"] for row in rows)
     for epoch in range(len(harness.source.ends)):
         guarantee = next(guarantee for border, guarantee in borders if epoch <= border)

@@ -12,7 +12,7 @@ from onceward.errors import ConfigurationError, RowsRejected
 from onceward.recovery import divert_poison, find_poison, look_at
 from onceward.sinks import SQLiteSink
 from onceward.storage import LocalStorage
-from onceward.testing import Conduct, DirectoryLogs, Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Behaviour, DirectoryLogs, Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 
 BAD = (5, 14)
@@ -30,7 +30,7 @@ def harness(workshop: Path) -> Harness:
         )
     sink.check(SCHEMA, output_mode="append")
     return Harness(
-        Outlet(sink, lambda: table_rows(workshop / "rows.db", "rows")),
+        SinkUnderTest(sink, lambda: table_rows(workshop / "rows.db", "rows")),
         source=Source(ends=(12, 20), keys=3),
         storage=LocalStorage(workshop / "checkpoint" / "onceward"),
         logs=DirectoryLogs(workshop / "checkpoint"),
@@ -38,27 +38,27 @@ def harness(workshop: Path) -> Harness:
     )
 
 
-def ground_of(harness: Harness):  # type: ignore[no-untyped-def]
+def context_of(harness: Harness):  # type: ignore[no-untyped-def]
     return look_at(
         sinks=harness.sinks,
         storage=harness.storage,
         decisions=harness.logs,
-        place=harness.place,
+        directory_id=harness.directory_id,
         clock=harness.clock,
     )[0]
 
 
 def ids(harness: Harness) -> list[int]:
-    return sorted(int(str(row["id"])) for row in harness.outlets[0].read())
+    return sorted(int(str(row["id"])) for row in harness.sinks_under_test[0].read())
 
 
 def test_a_rejected_row_stops_the_epoch_at_once_and_is_named(harness: Harness) -> None:
-    ending = harness.life(conduct=Conduct(publishes=lambda epoch: epoch > 0))
+    ending = harness.life(behaviour=Behaviour(publishes=lambda epoch: epoch > 0))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, RowsRejected)
     assert (ending.error.epoch, "unlucky id" in str(ending.error)) == (0, True)
     assert ids(harness) == []
-    (row,) = find_poison(ground_of(harness))
+    (row,) = find_poison(context_of(harness))
     assert (row.epoch, row.values["id"], row.why) == (0, 5, "unlucky id")
     assert ids(harness) == [], "looking changes nothing"
 
@@ -66,14 +66,14 @@ def test_a_rejected_row_stops_the_epoch_at_once_and_is_named(harness: Harness) -
 def test_after_it_is_diverted_everything_else_arrives_once_and_in_order(harness: Harness, workshop: Path) -> None:
     harness.life()
     for epoch, bad in enumerate(BAD):
-        (path,) = divert_poison(ground_of(harness), workshop / "rejected")
+        (path,) = divert_poison(context_of(harness), workshop / "rejected")
         (line,) = path.read_text().splitlines()
         kept = json.loads(line)
         assert (kept["epoch"], kept["values"]["id"]) == (epoch, bad)
         ending = harness.life()
     assert isinstance(ending, Finished)
     assert ids(harness) == [number for number in range(20) if number not in BAD]
-    epochs = [row["epoch"] for row in harness.outlets[0].read()]
+    epochs = [row["epoch"] for row in harness.sinks_under_test[0].read()]
     assert epochs == sorted(epochs)
 
 
@@ -99,7 +99,7 @@ def test_there_is_nothing_to_divert_where_nothing_is_rejected(harness: Harness, 
     harness.sinks[0].check(SCHEMA, output_mode="append")
     harness.drain()
     with pytest.raises(ConfigurationError, match="no row"):
-        divert_poison(ground_of(harness), workshop / "rejected")
+        divert_poison(context_of(harness), workshop / "rejected")
     assert not (workshop / "rejected").exists()
 
 
@@ -111,9 +111,9 @@ def test_a_crash_between_the_file_and_the_record_is_mended_by_doing_it_again(
 
     harness.life()
     with monkeypatch.context() as patch:
-        patch.setattr("onceward.manifest.Diversions.create", die)
+        patch.setattr("onceward.journal.Diversions.create", die)
         with pytest.raises(KeyboardInterrupt):
-            divert_poison(ground_of(harness), workshop / "rejected")
+            divert_poison(context_of(harness), workshop / "rejected")
     assert isinstance(harness.life(), Failed), "without the record nothing is left out"
-    (path,) = divert_poison(ground_of(harness), workshop / "rejected")
+    (path,) = divert_poison(context_of(harness), workshop / "rejected")
     assert len(path.read_text().splitlines()) == 1

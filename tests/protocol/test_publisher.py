@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from lone_driver import ground_of, job, plan, publisher_of
+from lone_driver import context_of, job, plan, publisher_of
 
 from onceward.contracts import Guarantee, Handle, Outcome, RetryLater
 from onceward.epoch import Publisher, PublishLimits
@@ -42,7 +42,7 @@ def test_a_manifest_of_other_rows_than_those_that_were_decided_is_not_published(
     harness.logs.commit(0, COMMITS_ENTRY)
     with pytest.raises(CheckpointRolledBack, match="another epoch of this number"):
         publisher_of(harness).publish_decided()
-    assert harness.outlets[0].read() == []
+    assert harness.sinks_under_test[0].read() == []
     assert harness.storage.names("settled") == []
 
 
@@ -182,7 +182,7 @@ def test_a_target_that_takes_nothing_within_the_deadline_ends_the_waiting_and_ke
 
 def test_a_run_that_is_being_stopped_repeats_no_failed_delivery() -> None:
     harness, sink = decided_for_a_locked_target()
-    stopping = Publisher(ground_of(harness), PublishLimits(), gave_up=lambda: True)
+    stopping = Publisher(context_of(harness), PublishLimits(), gave_up=lambda: True)
     with pytest.raises(PublishFailed):
         stopping.publish_decided()
     slots = 2
@@ -193,7 +193,7 @@ def test_at_most_once_the_committer_is_told_nothing() -> None:
     """What left before the decision is no proof of one, should the job become exactly-once."""
     harness = job(FakeWriteAheadSink, guarantee=Guarantee.AT_MOST_ONCE)
     harness.drain()
-    assert harness.outlets[0].read()
+    assert harness.sinks_under_test[0].read()
     assert target_of(harness).sent == set()
 
 

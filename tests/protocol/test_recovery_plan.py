@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from onceward.contracts import Receipt
-from onceward.epoch import Orphan
+from onceward.epoch import PendingTransaction
 from onceward.errors import CheckpointReplaced, CheckpointRolledBack, CheckpointUnknown, DamagedFile
 from onceward.identity import (
-    STRAIGHT,
+    IMMEDIATE,
     Fingerprint,
     Generation,
     JobIdentity,
@@ -18,15 +18,15 @@ from onceward.identity import (
     SinkName,
     TransactionName,
 )
-from onceward.manifest import EpochFiles, Manifest, SinkEntry, SlotEntry
+from onceward.journal import EpochFiles, Manifest, SinkEntry, SlotEntry
 from onceward.recovery import (
     Accept,
     AlreadyPublished,
     EpochSurvey,
-    Lose,
     Publish,
     Reap,
     Refuse,
+    ReportLost,
     Settle,
     Survey,
     TakeOver,
@@ -64,7 +64,7 @@ def survey(
     watermark_fingerprint: Fingerprint | None = TODAY,
     watermark_barrier: Fingerprint | None = TODAY,
     receipts: tuple[Receipt, ...] = (),
-    orphans: tuple[Orphan, ...] = (),
+    orphans: tuple[PendingTransaction, ...] = (),
 ) -> Survey:
     return Survey(
         decided=decided,
@@ -88,7 +88,7 @@ DECIDED = [
     pytest.param(epoch(0, manifest(0)), (receipt(0, 1),), Publish(0, slots=2, receipts=1), id="some"),
     pytest.param(epoch(0, manifest(0)), (), Publish(0, slots=2, receipts=0), id="none"),
     pytest.param(epoch(0, manifest(0, slots=0)), (), Settle(0, "nothing to publish"), id="empty epoch"),
-    pytest.param(epoch(0, None), (), Lose(0), id="no manifest"),
+    pytest.param(epoch(0, None), (), ReportLost(0), id="no manifest"),
     pytest.param(epoch(0, None, engine_made=True), (), Settle(0, "made by Spark alone"), id="repartitioned offline"),
 ]
 
@@ -191,7 +191,7 @@ def test_s36_receipts_of_an_unknown_generation_are_refused_and_named() -> None:
 
 def test_s17_several_epochs_are_planned_in_order_and_the_reaper_comes_last() -> None:
     name = TransactionName.of(JOB, SINK, epoch=0, takeover=0, slot=0, attempt=3, run=RunId("rrrrrr"))
-    orphan = Orphan(SINK, name, {"transaction": str(name)})
+    orphan = PendingTransaction(SINK, name, {"transaction": str(name)})
     found = survey(
         *(epoch(n, manifest(n)) for n in range(5)),
         decided=3,
@@ -210,10 +210,10 @@ def test_s17_several_epochs_are_planned_in_order_and_the_reaper_comes_last() -> 
 
 def test_receipts_of_output_that_went_before_the_decision_prove_nothing() -> None:
     """They stand in the target under the epoch's number, without its fingerprint."""
-    straight = (receipt(0, 0, fingerprint=STRAIGHT), receipt(0, 1, fingerprint=STRAIGHT))
-    undecided = survey(epoch(0, manifest(0)), decided=-1, planned=0, receipts=straight)
+    immediate = (receipt(0, 0, fingerprint=IMMEDIATE), receipt(0, 1, fingerprint=IMMEDIATE))
+    undecided = survey(epoch(0, manifest(0)), decided=-1, planned=0, receipts=immediate)
     assert make_plan(undecided).steps == (TakeOver(0),)
-    decided = survey(epoch(0, manifest(0)), decided=0, receipts=straight)
+    decided = survey(epoch(0, manifest(0)), decided=0, receipts=immediate)
     assert make_plan(decided).steps == (Publish(0, slots=2, receipts=0),)
 
 

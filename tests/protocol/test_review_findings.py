@@ -12,17 +12,17 @@ import pytest
 from casts import fake
 
 from onceward.contracts import Guarantee
-from onceward.epoch import Ground
+from onceward.epoch import RunContext
 from onceward.epoch.takeover import take_over
 from onceward.errors import CheckpointRefused, CheckpointRolledBack
 from onceward.identity import RunId
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.recovery import Accept, inspect_checkpoint
 from onceward.recovery.plan import TakeOver
 from onceward.spark.rewind import rewind
 from onceward.storage import LocalStorage
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     DiesAt,
     Failed,
     FakeTransactionalSink,
@@ -44,10 +44,10 @@ def job(kind: Callable[..., Any], *epochs: int) -> Harness:
     return Harness(fake(kind), source=Source(ends=epochs or (4,)))
 
 
-def ground_of(harness: Harness, run: str, faults: Faults) -> Ground:
+def context_of(harness: Harness, run: str, faults: Faults) -> RunContext:
     record = IdentityFile(harness.storage).read()
     assert record is not None
-    return Ground(
+    return RunContext(
         job=record.identity,
         run=RunId(run),
         sinks=tuple(with_faults(sink, faults) for sink in harness.sinks),
@@ -81,7 +81,7 @@ def test_an_adopter_waits_for_another_one_below_it(kind: Callable[..., Any]) -> 
     clock = harness.clock = MeetingClock()
     higher = threading.Thread(
         target=lambda: (
-            take_over(ground_of(harness, "cccccc", PausedAt("storage create manifests/0.2.fate", zombie.arrive)), 0),
+            take_over(context_of(harness, "cccccc", PausedAt("storage create manifests/0.2.fate", zombie.arrive)), 0),
             clock.paused.set(),
         )
     )
@@ -91,13 +91,13 @@ def test_an_adopter_waits_for_another_one_below_it(kind: Callable[..., Any]) -> 
         assert clock.paused.wait(10)
 
     looks = iter([lambda: None, let_the_higher_one_take_over])
-    lower = ground_of(harness, "bbbbbb", PausedAt("log decided", lambda: next(looks)(), times=2))
+    lower = context_of(harness, "bbbbbb", PausedAt("log decided", lambda: next(looks)(), times=2))
     assert take_over(lower, 0) is None
     clock.resume.set()
     higher.join(10)
     harness.drain()
     assert harness.problems() == []
-    assert {row["version"] for row in harness.outlets[0].read()} == {"life-1.1"}
+    assert {row["version"] for row in harness.sinks_under_test[0].read()} == {"life-1.1"}
 
 
 @KINDS
@@ -113,13 +113,15 @@ def test_a_backup_older_than_the_last_published_epoch_is_refused_as_a_copy_too(
     harness.life(DiesAt("log commit 1" if staged else "storage create manifests/1.0.json"))
     backup = deepcopy((harness.storage, harness.logs))
     harness.drain()
-    restored = Harness(*harness.outlets, source=harness.source, storage=backup[0], logs=backup[1], place="elsewhere")
-    ending = restored.life(conduct=Conduct(accepted=frozenset({Accept.COPY})))
+    restored = Harness(
+        *harness.sinks_under_test, source=harness.source, storage=backup[0], logs=backup[1], directory_id="elsewhere"
+    )
+    ending = restored.life(behaviour=Behaviour(accepted=frozenset({Accept.COPY})))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, CheckpointRolledBack)
     assert restored.audits()[str(restored.sinks[0].name)].exactly_once
-    both = Conduct(accepted=frozenset({Accept.COPY, Accept.ROLLBACK}))
-    assert isinstance(restored.life(conduct=both), Finished)
+    both = Behaviour(accepted=frozenset({Accept.COPY, Accept.ROLLBACK}))
+    assert isinstance(restored.life(behaviour=both), Finished)
     assert not restored.audits()[str(restored.sinks[0].name)].missing
 
 
@@ -135,7 +137,7 @@ def test_a_taker_that_lives_finishes_what_the_driver_it_fenced_decided(kind: Cal
     harness.life(PausedAt(at, zombie.arrive))
     harness.drain()
     assert harness.problems() == []
-    assert {row["version"] for row in harness.outlets[0].read() if row["epoch"] == 0} == {"life-2.1"}
+    assert {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0} == {"life-2.1"}
 
 
 def spark_checkpoint(folder: Path) -> DirectoryLogs:
@@ -151,7 +153,7 @@ def test_an_epoch_from_before_onceward_is_not_rewound(tmp_path: Path) -> None:
     ends = tuple(range(4, 32, 4))
     storage = LocalStorage(tmp_path / "onceward")
     harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=ends), storage=storage, logs=logs)
-    assert isinstance(harness.life(conduct=Conduct(accepted=frozenset({Accept.ADOPT})), until=5), Finished)
+    assert isinstance(harness.life(behaviour=Behaviour(accepted=frozenset({Accept.ADOPT})), until=5), Finished)
     with pytest.raises(CheckpointRefused, match="epoch 5"):
         rewind(tmp_path, 3)
     assert (tmp_path / "commits" / "5").exists()
@@ -178,7 +180,11 @@ def test_a_dry_run_without_the_job_misses_no_sink() -> None:
     harness = job(FakeTwoPhaseSink)
     harness.life(DiesAt("log commit 0"))
     plan = inspect_checkpoint(
-        sinks=(), storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+        sinks=(),
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
     )
     assert plan.refusal is None
     assert plan.steps == (TakeOver(0),)

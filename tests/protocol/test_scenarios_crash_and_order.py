@@ -16,7 +16,7 @@ from onceward.contracts import Hooks, Outcome, RetryLater
 from onceward.epoch import PublishLimits
 from onceward.errors import DamagedFile, PublishFailed, StorageFailed
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     DiesAt,
     Failed,
     FakeTransactionalSink,
@@ -47,7 +47,7 @@ def finished_cleanly(harness: Harness) -> None:
 
 
 def visible(harness: Harness) -> list[int]:
-    return sorted(row["id"] for row in harness.outlets[0].read())
+    return sorted(row["id"] for row in harness.sinks_under_test[0].read())
 
 
 @KINDS
@@ -65,7 +65,7 @@ def test_s02_crash_after_pre_commit_before_the_decision(kind: Kind) -> None:
     harness.life(DiesAt("log commit 0"))
     assert visible(harness) == []
     finished_cleanly(harness)
-    versions = {row["version"] for row in harness.outlets[0].read() if row["epoch"] == 0}
+    versions = {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0}
     assert versions == {"life-2.1"}, "it was thrown away and computed again"
 
 
@@ -75,7 +75,7 @@ def test_s03_the_decision_is_durable_and_nothing_was_told(kind: Kind) -> None:
     harness.life(DiesAt("log commit 0", after=True))
     assert visible(harness) == []
     finished_cleanly(harness)
-    versions = {row["version"] for row in harness.outlets[0].read() if row["epoch"] == 0}
+    versions = {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0}
     assert versions == {"life-1.1"}, "what was decided is what is published"
 
 
@@ -124,7 +124,7 @@ def test_s06_half_published_and_the_commit_entry_is_gone(kind: Kind) -> None:
     harness.life(DiesAt("sink two-phase commit" if kind is FakeTwoPhaseSink else "sink transactional send", after=True))
     harness.logs.forget_commit(0)
     finished_cleanly(harness)
-    versions = {row["version"] for row in harness.outlets[0].read() if row["epoch"] == 0}
+    versions = {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0}
     assert versions == {"life-1.1"}, "the target's receipt proves the decision"
 
 
@@ -183,7 +183,7 @@ def test_s11_staged_data_removed_and_settle_not_recorded_or_the_other_way_round(
 @KINDS
 def test_s12_a_missed_notification_is_made_up_for_by_the_next(kind: Kind) -> None:
     harness = job(kind, ends=(4, 8, 12))
-    assert isinstance(harness.life(conduct=Conduct(publishes=lambda epoch: epoch == 1), until=1), Finished)
+    assert isinstance(harness.life(behaviour=Behaviour(publishes=lambda epoch: epoch == 1), until=1), Finished)
     assert visible(harness) == list(range(8))
     finished_cleanly(harness)
 
@@ -197,7 +197,7 @@ def test_s13_a_late_notification_for_an_older_epoch_does_nothing(kind: Kind) -> 
         seen.append(publisher.publish_decided())
         seen.append(publisher.publish_decided())
 
-    harness.life(conduct=Conduct(interrupts=interrupts))
+    harness.life(behaviour=Behaviour(interrupts=interrupts))
     assert seen == sorted(seen)
     assert harness.problems() == []
 
@@ -212,7 +212,7 @@ def test_s14_an_epoch_aborts_and_runs_again(kind: Kind) -> None:
             raise StorageFailed("a hook objects")
 
     for _ in range(2):
-        assert isinstance(harness.life(conduct=Conduct(hooks=Hooks(on_pre_commit=object_once))), Failed)
+        assert isinstance(harness.life(behaviour=Behaviour(hooks=Hooks(on_pre_commit=object_once))), Failed)
         assert visible(harness) == [0, 1, 2, 3]
     finished_cleanly(harness)
 
@@ -233,9 +233,9 @@ class SaysNo(FakeWriteAheadSink):
 
 def test_s15_send_values_returns_false_and_the_next_epoch_waits() -> None:
     harness = job(SaysNo, limits=PublishLimits(deadline_s=0.0))
-    lazy = Conduct(publishes=lambda epoch: False)
+    lazy = Behaviour(publishes=lambda epoch: False)
     for _ in range(3):
-        ending = harness.life(conduct=lazy)
+        ending = harness.life(behaviour=lazy)
         assert isinstance(ending, Failed)
         assert isinstance(ending.error, PublishFailed)
         assert visible(harness) == [], "epoch 1 would succeed, and waits"
@@ -255,7 +255,7 @@ class IsDown(FakeTwoPhaseSink):
 def test_s16_s50_a_target_that_is_down_longer_than_every_retry_keeps_all_epochs_waiting_in_order() -> None:
     clock = ManualClock()
     harness = job(IsDown, ends=(4, 8, 12), clock=clock, limits=PublishLimits(deadline_s=30.0))
-    ending = harness.life(conduct=Conduct(publishes=lambda epoch: False))
+    ending = harness.life(behaviour=Behaviour(publishes=lambda epoch: False))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, PublishFailed)
     assert ending.error.epoch == 0
@@ -269,7 +269,7 @@ def test_s16_s50_a_target_that_is_down_longer_than_every_retry_keeps_all_epochs_
 def test_s17_several_epochs_wait_unpublished_at_once(kind: Kind) -> None:
     harness = job(kind, ends=(4, 8, 12, 16))
     first = "sink two-phase commit" if kind is FakeTwoPhaseSink else "sink transactional send"
-    harness.life(DiesAt(first), Conduct(publishes=lambda epoch: epoch == 2))
+    harness.life(DiesAt(first), Behaviour(publishes=lambda epoch: epoch == 2))
     assert visible(harness) == []
     assert harness.logs.decided() == 2
     finished_cleanly(harness)
@@ -280,7 +280,7 @@ def test_s18_nothing_is_visible_before_the_decision(kind: Kind) -> None:
     harness = job(kind)
     seen: list[tuple[int, list[int]]] = []
     hooks = Hooks(on_pre_commit=lambda epoch: seen.append((epoch, visible(harness))))
-    harness.life(conduct=Conduct(hooks=hooks))
+    harness.life(behaviour=Behaviour(hooks=hooks))
     assert seen == [(0, []), (1, [0, 1, 2, 3])]
 
 
@@ -295,7 +295,7 @@ def test_s19_empty_epochs_and_empty_slots(kind: Kind, ends: tuple[int, ...]) -> 
 @KINDS
 def test_s20_the_last_epoch_of_a_finite_run_is_published_before_it_ends(kind: Kind) -> None:
     harness = job(kind)
-    assert isinstance(harness.life(conduct=Conduct(publishes=lambda epoch: False)), Finished)
+    assert isinstance(harness.life(behaviour=Behaviour(publishes=lambda epoch: False)), Finished)
     assert harness.problems() == []
 
 
@@ -305,7 +305,7 @@ def test_s21_rows_belong_to_exactly_one_epoch(kind: Kind) -> None:
     harness.life(DiesAt("log commit 1"))
     finished_cleanly(harness)
     for epoch in range(3):
-        rows = {row["id"] for row in harness.outlets[0].read() if row["epoch"] == epoch}
+        rows = {row["id"] for row in harness.sinks_under_test[0].read() if row["epoch"] == epoch}
         assert rows == set(harness.source.rows_of(epoch))
 
 
@@ -313,8 +313,8 @@ def test_s21_rows_belong_to_exactly_one_epoch(kind: Kind) -> None:
 def test_s60_a_replay_with_other_values_and_other_partitions_shows_one_computation(kind: Kind) -> None:
     for at in ("storage create manifests/1", "log commit 1", "storage create settled/1"):
         harness = job(kind)
-        harness.life(DiesAt(at), Conduct(partitions=lambda epoch: 3))
-        harness.drain(Conduct(partitions=lambda epoch: 1))
+        harness.life(DiesAt(at), Behaviour(partitions=lambda epoch: 3))
+        harness.drain(Behaviour(partitions=lambda epoch: 1))
         assert harness.problems() == []
 
 
@@ -322,7 +322,10 @@ def test_s61_several_sinks_get_one_computation() -> None:
     harness = job(FakeTwoPhaseSink, FakeTransactionalSink, FakeWriteAheadSink)
     harness.life(DiesAt("sink transactional send"))
     finished_cleanly(harness)
-    seen = [{(r["id"], r["version"], r["attempt"]) for r in outlet.read()} for outlet in harness.outlets]
+    seen = [
+        {(r["id"], r["version"], r["attempt"]) for r in sink_under_test.read()}
+        for sink_under_test in harness.sinks_under_test
+    ]
     assert seen[0] == seen[1] == seen[2]
 
 
@@ -361,7 +364,7 @@ def test_s64_a_stop_in_the_middle_of_an_epoch(kind: Kind) -> None:
     def stop(publisher: Any) -> None:
         raise StorageFailed("the query is being stopped")
 
-    assert isinstance(harness.life(conduct=Conduct(interrupts=stop)), Failed)
+    assert isinstance(harness.life(behaviour=Behaviour(interrupts=stop)), Failed)
     assert visible(harness) == []
     assert harness.leftovers() == [], "what was staged was let go of"
     finished_cleanly(harness)

@@ -19,12 +19,12 @@ from onceward.errors import (
     OncewardError,
     SinkMissing,
 )
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.recovery import Accept, inspect_checkpoint
 from onceward.sinks.files import FileSink
 from onceward.storage import local_path
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     DiesAt,
     Failed,
     FakeTransactionalSink,
@@ -33,7 +33,7 @@ from onceward.testing import (
     MemoryLogs,
     MemoryStorage,
     MemoryTarget,
-    Outlet,
+    SinkUnderTest,
     Source,
 )
 from onceward.testing.engine import SCHEMA
@@ -57,17 +57,17 @@ class Town:
         storage: MemoryStorage | None = None,
         logs: MemoryLogs | None = None,
         name: str = "job",
-        place: str = "here",
+        directory_id: str = "here",
         sink: str | None = None,
     ) -> Harness:
         made = self.kind(self.target) if sink is None else self.kind(self.target, name=sink)
         return Harness(
-            Outlet(made, lambda: self.target.rows),
+            SinkUnderTest(made, lambda: self.target.rows),
             source=Source(ends=ends),
             storage=storage or MemoryStorage(),
             logs=logs or MemoryLogs(),
             name=name,
-            place=place,
+            directory_id=directory_id,
         )
 
     def ids(self) -> list[int]:
@@ -80,32 +80,32 @@ def copied(harness: Harness) -> dict[str, Any]:
 
 
 def refused_with(harness: Harness, error: type[OncewardError], *accepted: Accept) -> OncewardError:
-    ending = harness.life(conduct=Conduct(accepted=frozenset(accepted)))
+    ending = harness.life(behaviour=Behaviour(accepted=frozenset(accepted)))
     assert isinstance(ending, Failed), ending
     assert isinstance(ending.error, error), ending
     assert ending.error.hint
     return ending.error
 
 
-def accepting(what: Accept) -> Conduct:
-    return Conduct(accepted=frozenset({what}))
+def accepting(what: Accept) -> Behaviour:
+    return Behaviour(accepted=frozenset({what}))
 
 
 @KINDS
 def test_s27_speculative_attempts_both_write(kind: Kind) -> None:
     harness = Harness(fake(kind), source=Source(ends=(4, 8)))
-    harness.drain(Conduct(lost_attempts=lambda epoch, slot: 2))
+    harness.drain(Behaviour(lost_attempts=lambda epoch, slot: 2))
     assert harness.problems() == []
 
 
 @KINDS
 def test_s33_an_executor_dies_after_pre_commit_before_its_ack(kind: Kind) -> None:
     harness = Harness(fake(kind), source=Source(ends=(4, 8)))
-    lost = Conduct(lost_attempts=lambda epoch, slot: 1)
+    lost = Behaviour(lost_attempts=lambda epoch, slot: 1)
     harness.life(DiesAt("log commit 1"), lost)
     harness.drain(lost)
     assert harness.problems() == []
-    assert {row["attempt"] for row in harness.outlets[0].read() if row["slot"] == 0} <= {2, 6, 4}
+    assert {row["attempt"] for row in harness.sinks_under_test[0].read() if row["slot"] == 0} <= {2, 6, 4}
 
 
 @KINDS
@@ -167,7 +167,7 @@ def test_s35_a_fork_never_touches_its_parents_transactions(kind: Kind) -> None:
     town = Town(kind)
     parent = town.job(ends=(4, 8))
     parent.life(DiesAt("log commit 1"))
-    fork = town.job(ends=(4, 8), place="elsewhere", **copied(parent))
+    fork = town.job(ends=(4, 8), directory_id="elsewhere", **copied(parent))
     fork.drain(accepting(Accept.COPY))
     waiting = set(parent.leftovers())
     assert waiting, "the fork left alone what the parent had staged"
@@ -235,12 +235,20 @@ def test_s37_other_logs_under_settled_epochs_are_accepted_once_and_then_rewound(
 
 
 def test_s38_one_checkpoint_spelled_in_many_ways_is_one_place(tmp_path: Path) -> None:
-    place = tmp_path / "checkpoint"
-    place.mkdir()
+    directory_id = tmp_path / "checkpoint"
+    directory_id.mkdir()
     link = tmp_path / "link"
-    link.symlink_to(place)
-    spellings = [place, f"{place}/", f"file:{place}", f"file://{place}", link, place / ".." / "checkpoint", str(place)]
-    assert {local_path(spelling) for spelling in spellings} == {place.resolve()}
+    link.symlink_to(directory_id)
+    spellings = [
+        directory_id,
+        f"{directory_id}/",
+        f"file:{directory_id}",
+        f"file://{directory_id}",
+        link,
+        directory_id / ".." / "checkpoint",
+        str(directory_id),
+    ]
+    assert {local_path(spelling) for spelling in spellings} == {directory_id.resolve()}
 
 
 @KINDS
@@ -248,7 +256,7 @@ def test_s39_a_copied_checkpoint_directory_is_refused(kind: Kind) -> None:
     town = Town(kind)
     harness = town.job(ends=(4, 8))
     harness.life(until=0)
-    copy = town.job(ends=(4, 8), place="elsewhere", **copied(harness))
+    copy = town.job(ends=(4, 8), directory_id="elsewhere", **copied(harness))
     refused_with(copy, CheckpointCopied)
     harness.drain()
     refused_with(copy, CheckpointCopied, Accept.FRESH_START)
@@ -267,20 +275,20 @@ def test_a_checkpoint_of_another_job_is_refused() -> None:
 def test_s40_fewer_partitions_than_before_leave_no_orphans(kind: Kind) -> None:
     for at in ("storage create manifests/0", "log commit 0"):
         harness = Harness(fake(kind), source=Source(ends=(8, 16), keys=4))
-        harness.life(DiesAt(at), Conduct(partitions=lambda epoch: 4))
-        harness.drain(Conduct(partitions=lambda epoch: 1))
+        harness.life(DiesAt(at), Behaviour(partitions=lambda epoch: 4))
+        harness.drain(Behaviour(partitions=lambda epoch: 1))
         assert harness.problems() == []
 
 
 @KINDS
 def test_s41_more_partitions_then_a_failure_then_fewer(kind: Kind) -> None:
     harness = Harness(fake(kind), source=Source(ends=(8, 16, 24), keys=4))
-    harness.life(DiesAt("log commit 1"), Conduct(partitions=lambda epoch: 2))
+    harness.life(DiesAt("log commit 1"), Behaviour(partitions=lambda epoch: 2))
     harness.life(
-        DiesAt("log commit 1"), Conduct(partitions=lambda epoch: 4, leaves_zombie=lambda epoch, slot: slot > 1)
+        DiesAt("log commit 1"), Behaviour(partitions=lambda epoch: 4, leaves_zombie=lambda epoch, slot: slot > 1)
     )
     harness.release_zombies()
-    harness.drain(Conduct(partitions=lambda epoch: 1))
+    harness.drain(Behaviour(partitions=lambda epoch: 1))
     assert harness.problems() == []
 
 
@@ -335,7 +343,7 @@ def test_s44_a_sink_added_to_a_running_jobs_checkpoint_gets_the_epochs_from_then
     first, second = fake(kind, "first"), fake(kind, "second")
     harness = Harness(first, source=Source(ends=(4, 8)))
     harness.life(DiesAt("log commit 0", after=True))
-    harness.outlets = (first, second)
+    harness.sinks_under_test = (first, second)
     harness.drain()
     assert sorted(row["id"] for row in first.read()) == list(range(8))
     assert sorted(row["id"] for row in second.read()) == list(range(4, 8))
@@ -357,9 +365,9 @@ def test_s44_onceward_comes_to_a_checkpoint_that_spark_has_used_alone() -> None:
     assert "accept='adopt'" in str(error.hint)
     assert IDENTITY not in harness.storage.names(""), "a refused start leaves no trace"
     harness.drain(accepting(Accept.ADOPT))
-    assert sorted(row["id"] for row in harness.outlets[0].read()) == list(range(8, 12))
+    assert sorted(row["id"] for row in harness.sinks_under_test[0].read()) == list(range(8, 12))
     harness.drain()
-    assert sorted(row["id"] for row in harness.outlets[0].read()) == list(range(8, 12))
+    assert sorted(row["id"] for row in harness.sinks_under_test[0].read()) == list(range(8, 12))
 
 
 def test_a_plain_checkpoint_on_which_nothing_is_decided_needs_no_flag() -> None:
@@ -442,11 +450,11 @@ def test_s53_part_file_names_are_never_reused(workshop: Path) -> None:
         for generation in range(2):
             sink = FileSink(workshop / "files", format="jsonl", name="files")
             sink.check(SCHEMA, output_mode="append")
-            outlet = Outlet(sink, lambda: file_rows(workshop / "files"), ordered=False)  # type: ignore[arg-type, return-value]
-            harness = Harness(outlet, source=Source(ends=(4, 8)), name=name)
-            accepted = Conduct(accepted=frozenset({Accept.FRESH_START}) if generation else frozenset())
+            sink_under_test = SinkUnderTest(sink, lambda: file_rows(workshop / "files"), ordered=False)  # type: ignore[arg-type, return-value]
+            harness = Harness(sink_under_test, source=Source(ends=(4, 8)), name=name)
+            accepted = Behaviour(accepted=frozenset({Accept.FRESH_START}) if generation else frozenset())
             harness.life(DiesAt("log commit 1"), accepted)
-            harness.drain(Conduct(lost_attempts=lambda epoch, slot: 1))
+            harness.drain(Behaviour(lost_attempts=lambda epoch, slot: 1))
     assert sorted(row["id"] for row in file_rows(workshop / "files")) == sorted([*range(8)] * 4)
     assert len(list((workshop / "files").glob("part-*"))) == 4 * 4
 
@@ -470,15 +478,15 @@ def test_a_job_may_change_its_guarantee_between_two_runs(guarantee: Guarantee, a
 def test_s89_a_place_that_was_an_inode_where_inodes_change_is_accepted_and_written_anew(kind: Kind) -> None:
     """The first release believed every inode: each remount made a "copy" of the checkpoint."""
     town = Town(kind)
-    harness = town.job(ends=(4,), place="inode 77")
+    harness = town.job(ends=(4,), directory_id="inode 77")
     harness.drain()
-    remounted = town.job(ends=(4, 8), place="path /mnt/checkpoint/onceward", **copied(harness))
+    remounted = town.job(ends=(4, 8), directory_id="path /mnt/checkpoint/onceward", **copied(harness))
     remounted.drain()
     record = IdentityFile(remounted.storage).read()
     first = IdentityFile(harness.storage).read()
     assert record is not None
     assert first is not None
-    assert (record.place, record.generation) == ("path /mnt/checkpoint/onceward", first.generation)
+    assert (record.directory_id, record.generation) == ("path /mnt/checkpoint/onceward", first.generation)
     assert town.ids() == list(range(8))
-    elsewhere = town.job(ends=(4, 8, 12), place="path /mnt/copy/onceward", **copied(remounted))
+    elsewhere = town.job(ends=(4, 8, 12), directory_id="path /mnt/copy/onceward", **copied(remounted))
     refused_with(elsewhere, CheckpointCopied)

@@ -16,11 +16,11 @@ from onceward.contracts import Handle, Outcome, Receipt, RetryLater
 from onceward.epoch import PublishLimits
 from onceward.errors import DamagedFile, OutputLost, TargetChanged, TargetUnavailable
 from onceward.identity import JobIdentity
-from onceward.manifest import seal, unseal
+from onceward.journal import seal, unseal
 from onceward.spark.rewind import rewind
 from onceward.storage import LocalStorage
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     Crashed,
     DiesAt,
     DirectoryLogs,
@@ -31,17 +31,17 @@ from onceward.testing import (
     ManualClock,
     MemoryStorage,
     MemoryTarget,
-    Outlet,
+    SinkUnderTest,
     Source,
     TargetError,
 )
 
 PACKAGE = Path(onceward.__file__).parent
-LAZY = Conduct(publishes=lambda epoch: False)
+LAZY = Behaviour(publishes=lambda epoch: False)
 
 
-def failed_with(harness: Harness, kind: type[Exception], conduct: Conduct | None = None) -> Any:
-    ending = harness.life(conduct=conduct)
+def failed_with(harness: Harness, kind: type[Exception], behaviour: Behaviour | None = None) -> Any:
+    ending = harness.life(behaviour=behaviour)
     assert isinstance(ending, Failed), ending
     assert isinstance(ending.error, kind), ending
     return ending.error
@@ -53,7 +53,7 @@ def finished_cleanly(harness: Harness) -> None:
 
 
 def visible(harness: Harness) -> list[int]:
-    return sorted(row["id"] for row in harness.outlets[0].read())
+    return sorted(row["id"] for row in harness.sinks_under_test[0].read())
 
 
 class Forgetful(FakeTwoPhaseSink):
@@ -79,15 +79,15 @@ def test_s22_a_transaction_that_times_out_is_warned_about_and_then_named(caplog:
 
 
 def test_s52_a_prepared_transaction_that_the_target_lost_is_noticed_named_and_replayable(workshop: Path) -> None:
-    outlet = fake(FakeTwoPhaseSink)
-    target = outlet.sink.target  # type: ignore[union-attr]
+    sink_under_test = fake(FakeTwoPhaseSink)
+    target = sink_under_test.sink.target  # type: ignore[union-attr]
     harness = Harness(
-        outlet,
+        sink_under_test,
         source=Source(ends=(4, 8, 12)),
         storage=LocalStorage(workshop / "onceward"),
         logs=DirectoryLogs(workshop),
     )
-    assert isinstance(harness.life(DiesAt("log plan 2"), Conduct(publishes=lambda epoch: epoch == 0)), Crashed)
+    assert isinstance(harness.life(DiesAt("log plan 2"), Behaviour(publishes=lambda epoch: epoch == 0)), Crashed)
     target.transactions.clear()
     error = failed_with(harness, OutputLost)
     assert (error.epoch, error.sink) == (1, "two-phase")
@@ -217,7 +217,7 @@ def test_a_target_that_does_not_answer_during_a_sweep_does_not_stop_the_run() ->
 
     target = MemoryTarget()
     limits = PublishLimits(reap_every=1)
-    harness = Harness(Outlet(Deaf(target), lambda: target.rows), source=Source(ends=(2, 4, 6)), limits=limits)
+    harness = Harness(SinkUnderTest(Deaf(target), lambda: target.rows), source=Source(ends=(2, 4, 6)), limits=limits)
     harness.drain()
     assert Deaf.asked > 5
     assert not harness.problems()

@@ -14,7 +14,7 @@ from onceward.contracts import Guarantee, Handle
 from onceward.errors import StagedRowsMissing, TargetUnavailable
 from onceward.sinks.files import FileSink
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     Failed,
     FakeTransactionalSink,
     FakeTwoPhaseSink,
@@ -22,8 +22,8 @@ from onceward.testing import (
     Harness,
     MemoryStorage,
     MemoryTarget,
-    Outlet,
     SecondHost,
+    SinkUnderTest,
     Source,
 )
 from onceward.testing.engine import SCHEMA
@@ -32,21 +32,21 @@ SOURCE = Source(ends=(4, 8), keys=4)
 GUARANTEES = [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE]
 
 
-def outlet(kind: type[FakeTwoPhaseSink | FakeTransactionalSink | FakeWriteAheadSink]) -> Outlet:
+def sink_under_test(kind: type[FakeTwoPhaseSink | FakeTransactionalSink | FakeWriteAheadSink]) -> SinkUnderTest:
     target = MemoryTarget()
-    return Outlet(kind(target), lambda: target.rows)
+    return SinkUnderTest(kind(target), lambda: target.rows)
 
 
-def expect_refused(harness: Harness, conduct: Conduct, *words: str) -> None:
+def expect_refused(harness: Harness, behaviour: Behaviour, *words: str) -> None:
     """Nothing is decided, nothing is visible, and what was staged beside the driver is gone."""
-    ending = harness.life(conduct=conduct)
+    ending = harness.life(behaviour=behaviour)
     assert isinstance(ending, Failed), ending
     assert isinstance(ending.error, StagedRowsMissing), ending.error
     assert ending.error.epoch == 0
     for word in (*words, "staged on"):
         assert word in str(ending.error)
     assert harness.logs.decided() == -1
-    assert all(outlet.read() == [] for outlet in harness.outlets)
+    assert all(sink_under_test.read() == [] for sink_under_test in harness.sinks_under_test)
     assert [line for line in harness.leftovers() if "manifests/" not in line] == []
 
 
@@ -56,17 +56,17 @@ def expect_refused(harness: Harness, conduct: Conduct, *words: str) -> None:
 def test_what_another_host_keeps_to_itself_fails_the_epoch_before_the_decision(
     kind: type[FakeTwoPhaseSink | FakeTransactionalSink], slots: set[int], guarantee: Guarantee
 ) -> None:
-    harness = Harness(outlet(kind), source=SOURCE, guarantee=guarantee)
+    harness = Harness(sink_under_test(kind), source=SOURCE, guarantee=guarantee)
     elsewhere = SecondHost.without(harness.sinks)
-    expect_refused(harness, Conduct(runs_on=elsewhere.some(lambda epoch, slot: slot in slots)))
+    expect_refused(harness, Behaviour(runs_on=elsewhere.some(lambda epoch, slot: slot in slots)))
     if guarantee is not Guarantee.AT_MOST_ONCE:
         harness.drain()
         assert harness.problems() == []
 
 
 def test_a_plain_write_ahead_sink_is_no_different() -> None:
-    harness = Harness(outlet(FakeWriteAheadSink), source=SOURCE, guarantee=Guarantee.AT_LEAST_ONCE)
-    expect_refused(harness, Conduct(runs_on=SecondHost(MemoryStorage()).some(lambda epoch, slot: True)), "wal/0/")
+    harness = Harness(sink_under_test(FakeWriteAheadSink), source=SOURCE, guarantee=Guarantee.AT_LEAST_ONCE)
+    expect_refused(harness, Behaviour(runs_on=SecondHost(MemoryStorage()).some(lambda epoch, slot: True)), "wal/0/")
     harness.drain()
     assert harness.problems() == []
 
@@ -74,9 +74,11 @@ def test_a_plain_write_ahead_sink_is_no_different() -> None:
 def test_files_on_another_disk_are_missed_by_their_path(tmp_path: Path) -> None:
     here, there = (FileSink(tmp_path / place, format="jsonl", name="files") for place in ("here", "there"))
     here.check(SCHEMA, output_mode="append")
-    harness = Harness(Outlet(here, lambda: file_rows(here.path), ordered=False), source=SOURCE)
+    harness = Harness(SinkUnderTest(here, lambda: file_rows(here.path), ordered=False), source=SOURCE)
     elsewhere = SecondHost(sinks={here.name: there})
-    expect_refused(harness, Conduct(runs_on=elsewhere.some(lambda epoch, slot: slot == 0)), str(here.path), "not there")
+    expect_refused(
+        harness, Behaviour(runs_on=elsewhere.some(lambda epoch, slot: slot == 0)), str(here.path), "not there"
+    )
     harness.drain()
     assert harness.problems() == []
 
@@ -95,8 +97,8 @@ def test_a_file_that_is_cut_short_is_not_whole(tmp_path: Path) -> None:
 
     sink = CutShort(tmp_path / "files", format="jsonl")
     sink.check(SCHEMA, output_mode="append")
-    harness = Harness(Outlet(sink, lambda: file_rows(sink.path), ordered=False), source=SOURCE)
-    expect_refused(harness, Conduct(), str(sink.path), "bytes")
+    harness = Harness(SinkUnderTest(sink, lambda: file_rows(sink.path), ordered=False), source=SOURCE)
+    expect_refused(harness, Behaviour(), str(sink.path), "bytes")
     sink.cut = False
     harness.drain()
     assert harness.problems() == []
@@ -117,8 +119,8 @@ class ShortSighted(MemoryStorage):
 
 def test_a_segment_that_is_cut_short_is_not_whole() -> None:
     storage = ShortSighted()
-    harness = Harness(outlet(FakeTransactionalSink), source=SOURCE, storage=storage)
-    expect_refused(harness, Conduct(), "wal/0/", "bytes")
+    harness = Harness(sink_under_test(FakeTransactionalSink), source=SOURCE, storage=storage)
+    expect_refused(harness, Behaviour(), "wal/0/", "bytes")
     storage.shortened = False
     harness.drain()
     assert harness.problems() == []
@@ -129,7 +131,7 @@ def test_a_target_that_cannot_be_asked_is_no_target_that_has_it() -> None:
         def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
             raise ConnectionError("the line is cut")
 
-    harness = Harness(outlet(Dumb), source=SOURCE)
+    harness = Harness(sink_under_test(Dumb), source=SOURCE)
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetUnavailable)
@@ -139,6 +141,6 @@ def test_a_target_that_cannot_be_asked_is_no_target_that_has_it() -> None:
 
 def test_a_host_that_shares_everything_is_as_good_as_the_driver() -> None:
     """Else the tests above would pass whatever the other host does."""
-    harness = Harness(outlet(FakeTwoPhaseSink), outlet(FakeTransactionalSink), source=SOURCE)
-    harness.drain(Conduct(runs_on=SecondHost().some(lambda epoch, slot: True)))
+    harness = Harness(sink_under_test(FakeTwoPhaseSink), sink_under_test(FakeTransactionalSink), source=SOURCE)
+    harness.drain(Behaviour(runs_on=SecondHost().some(lambda epoch, slot: True)))
     assert harness.problems() == []

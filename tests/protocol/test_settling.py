@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from lone_driver import Watched, ground_of, job, publisher_of
+from lone_driver import Watched, context_of, job, publisher_of
 
 from onceward.epoch import PublishLimits, orphans, pending_transactions
 from onceward.identity import Fingerprint, RunId
-from onceward.manifest import Fate, Marker, Register, SettledLog
-from onceward.manifest.settled import KEPT
-from onceward.testing import Conduct, CrashAt, DiesAt, FakeTransactionalSink, FakeTwoPhaseSink, Finished, Harness
+from onceward.journal import Fate, Marker, Register, SettledLog
+from onceward.journal.settled import KEPT
+from onceward.testing import Behaviour, CrashAt, DiesAt, FakeTransactionalSink, FakeTwoPhaseSink, Finished, Harness
 from onceward.testing.engine import COMMITS_ENTRY
 from onceward.testing.fakes import MemoryStorage
 from onceward.testing.wrappers import FaultyStorage
@@ -62,13 +62,13 @@ def test_manifests_are_forgotten_before_the_fates_that_void_them() -> None:
 def staged(kind: Kind) -> Harness:
     """Epoch 0 is staged twice, by an attempt that was lost and by the one that its manifest names; undecided."""
     harness = job(kind, ends=(4,))
-    harness.life(DiesAt("log commit 0"), Conduct(lost_attempts=lambda epoch, slot: 1 if slot == 0 else 0))
-    assert len(list(pending_transactions(ground_of(harness)))) == 3
+    harness.life(DiesAt("log commit 0"), Behaviour(lost_attempts=lambda epoch, slot: 1 if slot == 0 else 0))
+    assert len(list(pending_transactions(context_of(harness)))) == 3
     return harness
 
 
 def reaped(harness: Harness) -> int:
-    return len(orphans(ground_of(harness)))
+    return len(orphans(context_of(harness)))
 
 
 @KINDS
@@ -82,7 +82,7 @@ def test_the_reaper_takes_what_the_manifest_of_a_decided_epoch_does_not_name(kin
     harness.logs.commit(0, COMMITS_ENTRY)
     manifest = Register(harness.storage).manifest(0, 0)
     assert manifest is not None
-    found = orphans(ground_of(harness))
+    found = orphans(context_of(harness))
     assert [str(orphan.name) in manifest.transactions() for orphan in found] == [False]
 
 
@@ -126,7 +126,7 @@ def test_receipts_of_the_newest_epochs_are_kept(kind: Kind) -> None:
     limits = PublishLimits(keep_receipts=3, reap_every=1)
     harness = job(kind, ends=tuple(range(4, 36, 4)), limits=limits)
     harness.drain()
-    receipts = harness.sinks[0].receipts(ground_of(harness).job)
+    receipts = harness.sinks[0].receipts(context_of(harness).job)
     assert {receipt.epoch for receipt in receipts} == {4, 5, 6, 7}
 
 

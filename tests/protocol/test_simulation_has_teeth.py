@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from onceward.epoch import Ground, Publisher, housekeeping, publish, takeover
+from onceward.epoch import Publisher, RunContext, housekeeping, publish, takeover
 from onceward.identity import TransactionName
-from onceward.manifest import Manifest, Marker
+from onceward.journal import Manifest, Marker
 from onceward.recovery import TakeOver, execute, plan
 from onceward.testing.fakes import FakeTwoPhaseSink, MemoryTarget
 from onceward.testing.simulate import Violation, WatchedLogs, simulate
@@ -21,15 +21,15 @@ SEEDS = 1_000
 
 
 def lower_manifests_stay_valid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(publish, "settle_fates", lambda ground, epoch: 0)
+    patch.setattr(publish, "settle_fates", lambda context, epoch: 0)
 
 
 def nothing_is_taken_over(patch: pytest.MonkeyPatch) -> None:
-    def abort_only(ground: Ground, epoch: int) -> int:
+    def abort_only(context: RunContext, epoch: int) -> int:
         def of_epoch(name: TransactionName) -> bool:
             return name.epoch == epoch
 
-        takeover.abort_transactions(ground, of_epoch)
+        takeover.abort_transactions(context, of_epoch)
         return 0
 
     patch.setattr(execute, "take_over", abort_only)
@@ -40,7 +40,7 @@ def receipts_of_an_undecided_epoch_prove_nothing(patch: pytest.MonkeyPatch) -> N
 
 
 def the_reaper_takes_undecided_work(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(housekeeping, "orphans", lambda ground, listed: listed)
+    patch.setattr(housekeeping, "orphans", lambda context, listed: listed)
 
 
 def receipts_are_pruned_without_a_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -50,10 +50,10 @@ def receipts_are_pruned_without_a_watermark(patch: pytest.MonkeyPatch) -> None:
 
 def files_go_before_the_marker(patch: pytest.MonkeyPatch) -> None:
     def mark(self: Any, epoch: int, fingerprint: Any, totals: Any, manifest: Any = None) -> None:
-        ground = self._ground
-        ground.shelf.remove_epoch(epoch)
-        ground.register.forget(epoch)
-        ground.settled.mark(Marker(epoch, fingerprint, ground.clock.now(), totals))
+        context = self._context
+        context.segments.remove_epoch(epoch)
+        context.register.forget(epoch)
+        context.settled.mark(Marker(epoch, fingerprint, context.clock.now(), totals))
 
     patch.setattr(Publisher, "_mark", mark)
 
@@ -64,8 +64,8 @@ def the_commit_log_alone_decides(patch: pytest.MonkeyPatch) -> None:
 
 def epochs_are_published_newest_first(patch: pytest.MonkeyPatch) -> None:
     def publish_decided(self: Any) -> int:
-        decided: int = self._ground.decisions.decided()
-        for epoch in range(decided, self._ground.watermark(), -1):
+        decided: int = self._context.decisions.decided()
+        for epoch in range(decided, self._context.watermark(), -1):
             self._publish_epoch(epoch)
         return decided
 
@@ -81,8 +81,8 @@ def a_taker_adopts_all_but_one_slot(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_taker_aborts_what_it_should_adopt(patch: pytest.MonkeyPatch) -> None:
-    def abort(ground: Ground, epoch: int, number: int) -> None:
-        takeover.abort_transactions(ground, lambda name: name.epoch == epoch and name.takeover < number)
+    def abort(context: RunContext, epoch: int, number: int) -> None:
+        takeover.abort_transactions(context, lambda name: name.epoch == epoch and name.takeover < number)
 
     patch.setattr(takeover, "_adopt", abort)
 

@@ -7,7 +7,7 @@ import pytest
 from onceward.contracts import Log, Receipt
 from onceward.errors import CheckpointRefused, DamagedFile
 from onceward.identity import Fingerprint, Generation, JobName, SinkName
-from onceward.manifest import IdentityFile, IdentityRecord, Marker, SettledLog
+from onceward.journal import IdentityFile, IdentityRecord, Marker, SettledLog
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.leftovers import remove_leftovers
 from onceward.spark.rewind import rewind

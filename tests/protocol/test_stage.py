@@ -5,24 +5,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lone_driver import Watched, ground_of, job, plan, stage
+from lone_driver import Watched, context_of, job, plan, stage
 
 from onceward.contracts import Guarantee
-from onceward.epoch import Coordinator, EpochOrder, pending_transactions, stage_slot
+from onceward.epoch import Coordinator, EpochAssignment, pending_transactions, stage_slot
 from onceward.errors import DamagedFile
-from onceward.identity import STRAIGHT, Generation, JobIdentity, JobName
+from onceward.identity import IMMEDIATE, Generation, JobIdentity, JobName
 from onceward.testing import DiesAt, FakeTransactionalSink, FakeTwoPhaseSink, Faults, Harness
 from onceward.testing.engine import SCHEMA
-from onceward.wal import Shelf, read_segment
+from onceward.wal import SegmentStore, read_segment
 
 ROW = pa.RecordBatch.from_pylist(
     [{"id": 0, "key": 0, "epoch": 0, "slot": 0, "version": "v", "attempt": 1}], schema=SCHEMA
 )
 
 
-def begun(harness: Harness, faults: Faults | None = None) -> EpochOrder:
+def begun(harness: Harness, faults: Faults | None = None) -> EpochAssignment:
     plan(harness)
-    order = Coordinator(ground_of(harness, faults=faults)).begin(0)
+    order = Coordinator(context_of(harness, faults=faults)).begin(0)
     assert order is not None
     return order
 
@@ -36,7 +36,7 @@ def test_an_attempt_that_fails_leaves_nothing_in_any_sink() -> None:
     harness = job(FakeTwoPhaseSink, FakeTransactionalSink)
     with pytest.raises(ArithmeticError):
         stage_slot(begun(harness), slot=0, attempt=1, batches=rows_and_then_a_failure())
-    assert list(pending_transactions(ground_of(harness))) == []
+    assert list(pending_transactions(context_of(harness))) == []
 
 
 def test_what_fails_while_a_failed_attempt_is_discarded_does_not_hide_the_cause() -> None:
@@ -47,7 +47,7 @@ def test_what_fails_while_a_failed_attempt_is_discarded_does_not_hide_the_cause(
     harness = job(CannotDiscard, FakeTransactionalSink)
     with pytest.raises(ArithmeticError):
         stage_slot(begun(harness), slot=0, attempt=1, batches=rows_and_then_a_failure())
-    left = {found.sink for found in pending_transactions(ground_of(harness))}
+    left = {found.sink for found in pending_transactions(context_of(harness))}
     assert left == {"two-phase"}, "the other sink was let go all the same"
 
 
@@ -56,7 +56,7 @@ def test_a_slot_of_empty_batches_begins_nothing(kind: Callable[..., Any]) -> Non
     harness = job(kind)
     ack = stage_slot(begun(harness), slot=0, attempt=1, batches=[ROW.slice(0, 0), ROW.slice(0, 0)])
     assert (ack.rows, ack.staged) == (0, ())
-    assert list(pending_transactions(ground_of(harness))) == []
+    assert list(pending_transactions(context_of(harness))) == []
 
 
 def test_a_segment_is_closed_before_its_handle_is_given_out() -> None:
@@ -71,10 +71,10 @@ def test_output_that_goes_before_the_decision_does_not_bear_the_epochs_fingerpri
     """Half of an epoch that was delivered straight, and a crash: it must not be taken for a decided one."""
     harness = job(FakeTwoPhaseSink, guarantee=Guarantee.AT_LEAST_ONCE)
     order = begun(harness)
-    assert order.context(harness.sinks[0].name, 0, 0).fingerprint == STRAIGHT
+    assert order.context(harness.sinks[0].name, 0, 0).fingerprint == IMMEDIATE
     harness = job(FakeTwoPhaseSink, guarantee=Guarantee.AT_LEAST_ONCE)
     harness.life(DiesAt("sink two-phase commit", after=True))
-    assert harness.outlets[0].read(), "one slot went out"
+    assert harness.sinks_under_test[0].read(), "one slot went out"
     harness.drain()
     assert harness.problems() == []
 
@@ -84,10 +84,10 @@ def test_the_log_lists_the_segments_of_this_job_and_generation_only() -> None:
     order = begun(harness)
     stage(order, harness)
     mine = JobIdentity(order.job.name, order.job.generation)
-    shelf = Shelf(harness.storage)
-    assert len(list(shelf.pending(mine))) == 2
-    assert list(shelf.pending(JobIdentity(mine.name, Generation("bbbbbbbb")))) == []
-    assert list(shelf.pending(JobIdentity(JobName("another"), mine.generation))) == []
+    store = SegmentStore(harness.storage)
+    assert len(list(store.pending(mine))) == 2
+    assert list(store.pending(JobIdentity(mine.name, Generation("bbbbbbbb")))) == []
+    assert list(store.pending(JobIdentity(JobName("another"), mine.generation))) == []
 
 
 @pytest.mark.parametrize("folder", ["../wal/0", "wal/zero", "wal/0/..", "/wal/0", ""])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lone_driver import Watched, ground_of, job, publisher_of
+from lone_driver import Watched, context_of, job, publisher_of
 
 from onceward.errors import Fenced
 from onceward.recovery import Publish, TakeOver, take_survey
@@ -21,7 +21,7 @@ def test_the_survey_reads_the_decisions_first_then_the_register_and_the_targets_
     harness = job(kind)
     harness.life(DiesAt("log commit 1"))
     watched = Watched()
-    take_survey(ground_of(harness, faults=watched), known_generations=frozenset())
+    take_survey(context_of(harness, faults=watched), known_generations=frozenset())
     asked = [
         "log decided",
         "log planned",
@@ -50,7 +50,7 @@ def test_a_forgotten_decision_that_another_driver_has_settled_meanwhile_needs_no
     """Its manifest is gone with the settling: that is no contradiction."""
     harness = job(kind, ends=(4,))
     harness.drain()
-    _finish_forgotten(ground_of(harness), 0, publisher_of(harness))
+    _finish_forgotten(context_of(harness), 0, publisher_of(harness))
     assert harness.problems() == []
 
 

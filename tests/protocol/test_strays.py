@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from onceward.epoch import Ground
+from onceward.epoch import RunContext
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
-from onceward.manifest import Kind, Resolutions
+from onceward.journal import Kind, Resolutions
 from onceward.recovery import (
     Accept,
     Verdict,
@@ -23,14 +23,14 @@ from onceward.recovery import (
     to_abort,
 )
 from onceward.testing import (
-    Conduct,
+    Behaviour,
     DiesAt,
     FakeTwoPhaseSink,
     Harness,
     MemoryLogs,
     MemoryStorage,
     MemoryTarget,
-    Outlet,
+    SinkUnderTest,
     Source,
 )
 from onceward.testing.faults import Faults, TargetError
@@ -45,23 +45,24 @@ class Town:
         self.storage, self.logs = MemoryStorage(), MemoryLogs()
 
     def job(self, *sinks: str, ends: tuple[int, ...] = (4, 8, 12), **more: Any) -> Harness:
-        outlets = [
-            Outlet(FakeTwoPhaseSink(self.target, name=name), lambda: self.target.rows) for name in sinks or ("sink",)
+        sinks_under_test = [
+            SinkUnderTest(FakeTwoPhaseSink(self.target, name=name), lambda: self.target.rows)
+            for name in sinks or ("sink",)
         ]
         parts = {"storage": self.storage, "logs": self.logs, "place": "here", **more}
-        return Harness(*outlets, source=Source(ends=ends), **parts)
+        return Harness(*sinks_under_test, source=Source(ends=ends), **parts)
 
     def ids(self) -> list[int]:
         return sorted(row["id"] for row in self.target.rows)
 
 
-def ground_of(job: Harness) -> Ground:
-    parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.place}
+def context_of(job: Harness) -> RunContext:
+    parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.directory_id}
     return look_at(**parts, clock=job.clock)[0]  # type: ignore[arg-type]
 
 
-def accepting(what: Accept) -> Conduct:
-    return Conduct(accepted=frozenset({what}))
+def accepting(what: Accept) -> Behaviour:
+    return Behaviour(accepted=frozenset({what}))
 
 
 def after_an_accepted_rollback(town: Town) -> Harness:
@@ -80,7 +81,7 @@ def after_an_accepted_copy(town: Town) -> tuple[Harness, Harness]:
     job = town.job()
     job.life(until=0)
     job.life(DiesAt("log commit 1"))
-    copy = town.job(storage=deepcopy(town.storage), logs=deepcopy(town.logs), place="elsewhere")
+    copy = town.job(storage=deepcopy(town.storage), logs=deepcopy(town.logs), directory_id="elsewhere")
     copy.drain(accepting(Accept.COPY))
     return job, copy
 
@@ -88,14 +89,14 @@ def after_an_accepted_copy(town: Town) -> tuple[Harness, Harness]:
 def test_after_an_accepted_rollback_in_place_they_are_listed_as_nobodys_and_aborted() -> None:
     town = Town()
     back = after_an_accepted_rollback(town)
-    assert in_doubt(ground_of(back)) == []
-    found = strays(ground_of(back))
+    assert in_doubt(context_of(back)) == []
+    found = strays(context_of(back))
     assert {one.transaction for one in found} == set(town.target.transactions)
     assert found
     assert {one.verdict for one in found} == {Verdict.ABORT}
     assert "before a rollback was accepted" in found[0].why
     before = town.ids()
-    abort_strays(ground_of(back), to_abort(ground_of(back)), **SIGNED)
+    abort_strays(context_of(back), to_abort(context_of(back)), **SIGNED)
     assert not town.target.transactions
     (kept,) = Resolutions(back.storage).history()
     assert (kept.kind, kept.by, kept.because) == (Kind.ABORT_TRANSACTIONS, "ann@host", "nobody runs there")
@@ -107,13 +108,13 @@ def test_after_an_accepted_rollback_in_place_they_are_listed_as_nobodys_and_abor
 def test_those_of_a_living_original_are_never_aborted_by_its_copy() -> None:
     town = Town()
     original, copy = after_an_accepted_copy(town)
-    found = strays(ground_of(copy))
+    found = strays(context_of(copy))
     assert found
     assert {one.verdict for one in found} == {Verdict.ASK}
     assert "the original may be alive" in found[0].why
-    assert to_abort(ground_of(copy)) == []
+    assert to_abort(context_of(copy)) == []
     with pytest.raises(ConfigurationError, match="the original may be alive") as caught:
-        to_abort(ground_of(copy), name=found[0].transaction)
+        to_abort(context_of(copy), name=found[0].transaction)
     assert f"--generation {found[0].generation}" in str(caught.value.hint)
     original.drain(accepting(Accept.FRESH_START))
     assert not town.target.transactions, "the original has ended them itself"
@@ -122,11 +123,11 @@ def test_those_of_a_living_original_are_never_aborted_by_its_copy() -> None:
 def test_of_a_generation_that_a_person_declares_dead_they_are_aborted() -> None:
     town = Town()
     _, copy = after_an_accepted_copy(town)
-    found = strays(ground_of(copy))
+    found = strays(context_of(copy))
     dead = found[0].generation
-    assert to_abort(ground_of(copy), generation="zzzzzzzz") == []
-    assert to_abort(ground_of(copy), generation=dead) == found
-    abort_strays(ground_of(copy), to_abort(ground_of(copy), generation=dead), **SIGNED)
+    assert to_abort(context_of(copy), generation="zzzzzzzz") == []
+    assert to_abort(context_of(copy), generation=dead) == found
+    abort_strays(context_of(copy), to_abort(context_of(copy), generation=dead), **SIGNED)
     assert not town.target.transactions
 
 
@@ -136,7 +137,7 @@ def test_ones_own_generation_is_never_declared_dead() -> None:
     job.life(until=0)
     job.life(DiesAt("storage create manifests/1.0.json"))
     without = town.job("sink")
-    own = ground_of(without)
+    own = context_of(without)
     assert {one.verdict for one in strays(own)} == {Verdict.WAIT}, "its epoch may be being staged"
     assert to_abort(own, generation=own.job.generation) == []
 
@@ -148,11 +149,11 @@ def test_those_of_a_sink_that_was_removed_before_its_manifest_are_seen_and_abort
     job.life(DiesAt("storage create manifests/1.0.json"))
     without = town.job("sink")
     without.drain()
-    found = strays(ground_of(without))
+    found = strays(context_of(without))
     assert {one.verdict for one in found} == {Verdict.ABORT}
     assert all(one.sink.startswith("removed (") for one in found)
     assert {one.transaction for one in found} == set(town.target.transactions) != set()
-    abort_strays(ground_of(without), to_abort(ground_of(without), name=found[0].transaction), **SIGNED)
+    abort_strays(context_of(without), to_abort(context_of(without), name=found[0].transaction), **SIGNED)
     assert set(town.target.transactions) == {one.transaction for one in found[1:]}
 
 
@@ -162,14 +163,14 @@ def test_those_that_a_manifest_names_wait_until_they_are_given_up() -> None:
     job.life(until=0)
     job.life(DiesAt("log commit 1", after=True))
     without = town.job("sink")
-    found = strays(ground_of(without))
+    found = strays(context_of(without))
     assert {one.verdict for one in found} == {Verdict.WAIT}
-    assert to_abort(ground_of(without)) == []
-    proposal = propose_accept_loss(ground_of(without), epoch=1, sink=SinkName("removed"))
+    assert to_abort(context_of(without)) == []
+    proposal = propose_accept_loss(context_of(without), epoch=1, sink=SinkName("removed"))
     record(without.storage, proposal, **SIGNED)
     without.drain()
-    assert {one.verdict for one in strays(ground_of(without))} == {Verdict.ABORT}
-    abort_strays(ground_of(without), to_abort(ground_of(without)), **SIGNED)
+    assert {one.verdict for one in strays(context_of(without))} == {Verdict.ABORT}
+    abort_strays(context_of(without), to_abort(context_of(without)), **SIGNED)
     assert not town.target.transactions
 
 
@@ -181,7 +182,7 @@ def test_a_start_says_that_they_exist(caplog: pytest.LogCaptureFixture) -> None:
     back.drain()
     (said,) = [one.getMessage() for one in caplog.records if "transactions list" in one.getMessage()]
     assert "2 transactions of generation" in said
-    abort_strays(ground_of(back), to_abort(ground_of(back)), **SIGNED)
+    abort_strays(context_of(back), to_abort(context_of(back)), **SIGNED)
     caplog.clear()
     back.drain()
     assert "transactions list" not in caplog.text
@@ -207,8 +208,8 @@ def test_those_that_a_start_looks_at_are_not_among_them() -> None:
     job = town.job()
     job.life(until=0)
     job.life(DiesAt("log commit 1"))
-    assert len(in_doubt(ground_of(job))) == 2
-    assert strays(ground_of(job)) == []
+    assert len(in_doubt(context_of(job))) == 2
+    assert strays(context_of(job)) == []
 
 
 def test_what_belongs_to_another_jobs_name_is_not_seen() -> None:
@@ -217,5 +218,5 @@ def test_what_belongs_to_another_jobs_name_is_not_seen() -> None:
     other.life(DiesAt("log commit 0"))
     job = town.job()
     job.drain()
-    assert strays(ground_of(job)) == []
+    assert strays(context_of(job)) == []
     assert town.target.transactions

@@ -17,7 +17,7 @@ from onceward.contracts import Guarantee
 from onceward.epoch import Publisher, PublishLimits, orphans
 from onceward.errors import ConfigurationError, ReceiptsMoved, TargetRolledBack
 from onceward.identity import Fingerprint, SinkName
-from onceward.manifest import Marker, Retention
+from onceward.journal import Marker, Retention
 from onceward.recovery import Plan, Verdict, abort_by_hand, commit_by_hand, in_doubt, plan_replay, replay
 from onceward.recovery.start import inspect_checkpoint, look_at
 from onceward.spark.retention import retention_from
@@ -46,7 +46,7 @@ with_receipts = pytest.mark.parametrize(
 
 
 def target_of(harness: Harness) -> MemoryTarget:
-    return harness.outlets[0].sink.target  # type: ignore[union-attr, no-any-return]
+    return harness.sinks_under_test[0].sink.target  # type: ignore[union-attr, no-any-return]
 
 
 def went_back(kind: Callable[..., object], *, to: int = 1, limits: PublishLimits | None = None) -> Harness:
@@ -66,15 +66,15 @@ def refusal(harness: Harness) -> TargetRolledBack:
     return ending.error
 
 
-def ground_of(harness: Harness):  # type: ignore[no-untyped-def]
-    ground, _ = look_at(
+def context_of(harness: Harness):  # type: ignore[no-untyped-def]
+    context, _ = look_at(
         sinks=harness.sinks,
         storage=harness.storage,
         decisions=harness.logs,
-        place=harness.place,
+        directory_id=harness.directory_id,
         clock=harness.clock,
     )
-    return ground
+    return context
 
 
 @with_receipts
@@ -114,13 +114,13 @@ def test_s78_a_transaction_that_a_marker_names_is_in_doubt_and_may_only_be_commi
     backup = target_of(harness).backup()
     harness.life(until=0)
     target_of(harness).restore(backup)
-    listed = in_doubt(ground_of(harness))
+    listed = in_doubt(context_of(harness))
     assert {(one.epoch, one.verdict) for one in listed} == {(0, Verdict.COMMIT)}
     with pytest.raises(ConfigurationError, match="must not be aborted"):
-        abort_by_hand(ground_of(harness), listed[0].transaction)
+        abort_by_hand(context_of(harness), listed[0].transaction)
     for one in listed:
-        commit_by_hand(ground_of(harness), one.transaction)
-    assert in_doubt(ground_of(harness)) == []
+        commit_by_hand(context_of(harness), one.transaction)
+    assert in_doubt(context_of(harness)) == []
     harness.drain()
     assert harness.problems() == []
 
@@ -133,13 +133,13 @@ def test_s78_what_was_settled_so_long_ago_that_nothing_tells_is_left_to_a_person
     rows = list(target_of(harness).rows)
     target_of(harness).restore(backup)
     target_of(harness).rows[:] = rows
-    ground_of(harness).settled.forget(0)
-    ground_of(harness).settled.mark(Marker(1, Fingerprint(""), AT, {}))
-    (one, *_) = in_doubt(ground_of(harness))
+    context_of(harness).settled.forget(0)
+    context_of(harness).settled.mark(Marker(1, Fingerprint(""), AT, {}))
+    (one, *_) = in_doubt(context_of(harness))
     assert one.verdict is Verdict.ASK
-    assert orphans(ground_of(harness)) == []
-    abort_by_hand(ground_of(harness), one.transaction)
-    assert one.transaction not in {left.transaction for left in in_doubt(ground_of(harness))}
+    assert orphans(context_of(harness)) == []
+    abort_by_hand(context_of(harness), one.transaction)
+    assert one.transaction not in {left.transaction for left in in_doubt(context_of(harness))}
 
 
 def test_s78_the_reaper_never_aborts_what_a_marker_names() -> None:
@@ -205,7 +205,7 @@ def test_s78_a_target_that_failed_is_asked_before_newer_epochs_go_there(kind: Ca
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetRolledBack), ending
     assert {row["epoch"] for row in target_of(harness).rows} == {0}
-    replay(ground_of(harness))
+    replay(context_of(harness))
     harness.limits = PublishLimits(deadline_s=2.0)
     harness.drain()
     assert harness.problems() == []
@@ -228,8 +228,8 @@ def test_s78_older_epochs_are_not_replayed_over_newer_ones_unless_that_is_asked_
     harness.life(Restored("never"), until=2)
     refusal(harness)
     with pytest.raises(ConfigurationError, match="lacks epoch 1 and has epoch 2"):
-        replay(ground_of(harness))
-    assert [one.epoch for one in replay(ground_of(harness), out_of_order=True)] == [1]
+        replay(context_of(harness))
+    assert [one.epoch for one in replay(context_of(harness), out_of_order=True)] == [1]
     harness.limits = PublishLimits(deadline_s=2.0)
     harness.drain()
     assert harness.problems() == []
@@ -237,12 +237,12 @@ def test_s78_older_epochs_are_not_replayed_over_newer_ones_unless_that_is_asked_
 
 def test_s78_a_copy_of_the_checkpoint_may_have_a_target_of_its_own() -> None:
     from onceward.recovery import Accept
-    from onceward.testing import Conduct
+    from onceward.testing import Behaviour
 
     harness = went_back(FakeTransactionalSink)
     target_of(harness).restore(MemoryTarget())
-    harness.place = "elsewhere"
-    ending = harness.life(conduct=Conduct(accepted=frozenset({Accept.COPY})))
+    harness.directory_id = "elsewhere"
+    ending = harness.life(behaviour=Behaviour(accepted=frozenset({Accept.COPY})))
     assert isinstance(ending, Finished), ending
 
 
@@ -253,9 +253,9 @@ def test_s78_replay_publishes_exactly_what_the_target_lacks(kind: Callable[..., 
     error = refusal(harness)
     assert "onceward replay" in str(error.hint)
     lacking = list(range(to + 1, 3))
-    assert [one.epoch for one in plan_replay(ground_of(harness))] == lacking
-    assert sorted({one.epoch for one in replay(ground_of(harness))}) == lacking
-    assert plan_replay(ground_of(harness)) == []
+    assert [one.epoch for one in plan_replay(context_of(harness))] == lacking
+    assert sorted({one.epoch for one in replay(context_of(harness))}) == lacking
+    assert plan_replay(context_of(harness)) == []
     harness.limits = PublishLimits(deadline_s=2.0)
     harness.drain()
     assert harness.problems() == []
@@ -266,14 +266,14 @@ def test_s78_a_replay_that_crashes_anywhere_is_given_again(kind: Callable[..., o
     from onceward.testing.wrappers import FaultyStorage, with_faults
 
     def crashing(harness: Harness, faults: CrashAt) -> None:
-        ground, _ = look_at(
+        context, _ = look_at(
             sinks=tuple(with_faults(sink, faults) for sink in harness.sinks),
             storage=FaultyStorage(harness.storage, faults),
             decisions=harness.logs,
-            place=harness.place,
+            directory_id=harness.directory_id,
             clock=harness.clock,
         )
-        replay(ground)
+        replay(context)
 
     counting = CrashAt()
     crashing(went_back(kind, to=0, limits=KEEPING), counting)
@@ -282,7 +282,7 @@ def test_s78_a_replay_that_crashes_anywhere_is_given_again(kind: Callable[..., o
         harness = went_back(kind, to=0, limits=KEEPING)
         with pytest.raises(BaseException, match=r"before|after"):
             crashing(harness, CrashAt(point))
-        replay(ground_of(harness))
+        replay(context_of(harness))
         harness.limits = PublishLimits(deadline_s=2.0)
         harness.drain()
         assert harness.problems() == []
@@ -291,7 +291,7 @@ def test_s78_a_replay_that_crashes_anywhere_is_given_again(kind: Callable[..., o
 def test_s78_without_kept_segments_replay_says_from_where_spark_can_be_rewound() -> None:
     harness = went_back(FakeTransactionalSink)
     with pytest.raises(TargetRolledBack, match="lacks epoch 2") as raised:
-        plan_replay(ground_of(harness))
+        plan_replay(context_of(harness))
     assert "onceward rewind CHECKPOINT 2" in str(raised.value.hint)
 
 
@@ -299,7 +299,7 @@ def test_segments_are_kept_as_long_as_is_asked_and_no_longer() -> None:
     limits = PublishLimits(deadline_s=2.0, reap_every=1, keep_published=Retention(epochs=2))
     harness = Harness(fake(FakeTransactionalSink), source=SOURCE, limits=limits)
     harness.drain()
-    assert ground_of(harness).kept.epochs() == {2, 3}
+    assert context_of(harness).kept.epochs() == {2, 3}
     assert sorted(harness.storage.names("wal")) == ["2", "3"]
     harness.limits = PublishLimits(deadline_s=2.0)
     harness.drain()
@@ -312,7 +312,7 @@ def test_a_crash_at_any_point_while_segments_are_kept(point: int) -> None:
     harness = Harness(fake(FakeTransactionalSink), source=Source(ends=(4, 8), keys=3), limits=limits)
     harness.life(CrashAt(point))
     harness.drain()
-    assert ground_of(harness).kept.epochs() == {1}
+    assert context_of(harness).kept.epochs() == {1}
     assert sorted(harness.storage.names("wal")) == ["1"]
     harness.limits = PublishLimits(deadline_s=2.0)
     harness.drain()
@@ -365,7 +365,7 @@ def dry_run(harness: Harness) -> Plan:
         sinks=harness.sinks,
         storage=harness.storage,
         decisions=harness.logs,
-        place=harness.place,
+        directory_id=harness.directory_id,
         clock=harness.clock,
     )
 
@@ -373,15 +373,15 @@ def dry_run(harness: Harness) -> Plan:
 def test_s79_receipts_that_moved_while_an_epoch_is_unsettled_are_refused() -> None:
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("storage create settled/0"))
-    harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, ReceiptsMoved)
     assert "schema a" in ending.error.message
     assert isinstance(dry_run(harness).refusal, ReceiptsMoved)
-    harness.outlets[0].sink.at = "schema a"  # type: ignore[union-attr]
+    harness.sinks_under_test[0].sink.at = "schema a"  # type: ignore[union-attr]
     harness.life(until=0)
-    harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
     harness.drain()
     assert harness.problems() == []
 
@@ -390,10 +390,10 @@ def test_s79_a_driver_that_wakes_does_not_publish_what_another_one_keeps_its_rec
     """It would look for them where it has always looked, find none, and send the epoch a second time."""
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("storage create settled/0"))
-    looks_at_b = replace(ground_of(harness), receipts_at={SinkName("transactional"): "schema b"})
+    looks_at_b = replace(context_of(harness), receipts_at={SinkName("transactional"): "schema b"})
     with pytest.raises(ReceiptsMoved):
         Publisher(looks_at_b).publish_decided()
-    looks_at_a = replace(ground_of(harness), receipts_at={SinkName("transactional"): "schema a"})
+    looks_at_a = replace(context_of(harness), receipts_at={SinkName("transactional"): "schema a"})
     Publisher(looks_at_a).publish_decided()
     harness.drain()
     assert harness.problems() == []

@@ -10,7 +10,7 @@ from casts import fake
 from onceward.contracts import AnySink, Guarantee
 from onceward.testing import (
     Audit,
-    Conduct,
+    Behaviour,
     Crash,
     Crashed,
     DiesAt,
@@ -66,9 +66,9 @@ def test_s06_a_forgotten_decision_is_remembered_by_the_committer(
     """Computed again the epoch would have two slots, and the committer knows two of the three that there were."""
     plain = fake(FakeWriteAheadSink)
     harness = Harness(*map(fake, others), plain, source=Source(ends=(9,)), guarantee=guarantee)
-    harness.life(DiesAt("committer told 0.1", after=True), Conduct(partitions=lambda epoch: 3))
+    harness.life(DiesAt("committer told 0.1", after=True), Behaviour(partitions=lambda epoch: 3))
     harness.logs.forget_commit(0)
-    harness.drain(conduct=Conduct(partitions=lambda epoch: 2))
+    harness.drain(behaviour=Behaviour(partitions=lambda epoch: 2))
     found = harness.audits()[plain.sink.name]
     assert found.missing == ()
     assert found.exactly_once

@@ -11,13 +11,13 @@ import pytest
 from casts import fake
 
 from onceward.contracts import Guarantee
-from onceward.epoch import Ground, Publisher
+from onceward.epoch import Publisher, RunContext
 from onceward.errors import EpochLost, Fenced
 from onceward.identity import RunId
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.testing import (
+    Behaviour,
     ConcurrentUpdate,
-    Conduct,
     Crashed,
     DiesAt,
     Ending,
@@ -88,7 +88,7 @@ def test_s29_a_second_driver_between_manifest_and_decision_ends_in_epoch_lost_or
     ending = harness.life()
     assert isinstance(error_of(ending), EpochLost)
     assert error_of(ending).epoch == 0  # type: ignore[attr-defined]
-    assert harness.outlets[0].read() == [], "nothing of it is visible"
+    assert harness.sinks_under_test[0].read() == [], "nothing of it is visible"
 
 
 @KINDS
@@ -111,7 +111,7 @@ def test_s29_a_driver_whose_barrier_was_written_over_does_not_decide(kind: Calla
 
     ending = harness.life(PausedAt("storage create manifests/0.0.json", another_one_plans_it))
     assert isinstance(error_of(ending), Fenced)
-    assert harness.outlets[0].read() == []
+    assert harness.sinks_under_test[0].read() == []
     harness.drain()
     assert harness.problems() == []
 
@@ -123,7 +123,7 @@ def test_s29_the_takers_output_is_published_when_its_manifest_is_complete(kind: 
     harness.life(PausedAt("log commit 0", lambda: harness.life(taker)))
     harness.drain()
     assert harness.problems() == []
-    assert {row["version"] for row in harness.outlets[0].read() if row["epoch"] == 0} == {"life-2.1"}
+    assert {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0} == {"life-2.1"}
 
 
 @KINDS
@@ -141,7 +141,7 @@ def test_s29_a_publisher_refuses_an_open_reservation_and_the_taker_aborts_nothin
     taker = PausedAt("storage create manifests/0.1.fate", zombie_decides_and_another_publishes_one_slot)
     assert isinstance(harness.life(taker), Finished)
     assert harness.problems() == []
-    assert {row["version"] for row in harness.outlets[0].read() if row["epoch"] == 0} == {"life-1.1"}
+    assert {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0} == {"life-1.1"}
 
 
 @KINDS
@@ -179,7 +179,7 @@ def publisher_of(harness: Harness, faults: Faults) -> Publisher:
     """A publisher by itself, as a driver's publisher thread is."""
     record = IdentityFile(harness.storage).read()
     assert record is not None
-    ground = Ground(
+    context = RunContext(
         job=record.identity,
         run=RunId("zzzzzz"),
         sinks=tuple(with_faults(sink, faults) for sink in harness.sinks),
@@ -189,7 +189,7 @@ def publisher_of(harness: Harness, faults: Faults) -> Publisher:
         clock=harness.clock,
         adopted=record.adopted,
     )
-    return Publisher(ground, harness.limits)
+    return Publisher(context, harness.limits)
 
 
 @KINDS
@@ -211,7 +211,7 @@ def test_s29_two_drivers_that_start_together_are_told_so_and_not_to_accept_anyth
 @KINDS
 def test_s28_an_attempt_that_writes_after_recovery_cleaned_up_is_reaped(kind: Callable[..., Any]) -> None:
     harness = job(kind, 4, 8)
-    stray = Conduct(leaves_zombie=lambda epoch, slot: True)
+    stray = Behaviour(leaves_zombie=lambda epoch, slot: True)
     harness.life(DiesAt("storage create manifests/0.0"), stray)
     harness.drain(stray)
     harness.release_zombies()

@@ -12,7 +12,7 @@ from onceward.contracts import RejectedRow, SlotValues, TryAgain, refuse_change
 from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed, RowsRejected, TargetChanged
 from onceward.identity import JobIdentity
-from onceward.manifest import Register, SettledLog
+from onceward.journal import Register, SettledLog
 from onceward.testing import Failed, Finished, Harness, Source
 from onceward.testing.fakes import FakeTransactionalSink
 from onceward.testing.faults import DiesAt
@@ -51,7 +51,7 @@ class Picky(FakeTransactionalSink):
 
 def picky(**traits: Any) -> tuple[Harness, Any]:
     harness = Harness(fake(Picky), source=Source(ends=(8,)), limits=LIMITS)
-    sink: Any = harness.outlets[0].sink
+    sink: Any = harness.sinks_under_test[0].sink
     for name, value in traits.items():
         setattr(sink, name, value)
     return harness, sink
@@ -120,7 +120,7 @@ def test_a_target_that_changed_stops_the_job_at_once_and_a_start_examines_it_ane
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     harness = Harness(fake(Relying), source=Source(ends=(4, 8)))
-    sink: Any = harness.outlets[0].sink
+    sink: Any = harness.sinks_under_test[0].sink
     harness.life(DiesAt("sink transactional send 1"))
     real = Relying.target_facts
 

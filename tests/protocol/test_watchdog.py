@@ -20,8 +20,8 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
-from onceward.epoch import PublisherThread, PublishLimits, Watchdog, no_longer_than, watched
-from onceward.epoch.watched import ASKING, OF_A_COMMITTER, PUBLISHING, STAGING, unwatched
+from onceward.epoch import PublisherThread, PublishLimits, Watchdog, no_longer_than, with_watchdog
+from onceward.epoch.watchdog_proxy import ASKING, OF_A_COMMITTER, PUBLISHING, STAGING, without_watchdog
 from onceward.errors import OncewardError, PublishFailed, TargetUnavailable
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.recovery import look_at
@@ -37,7 +37,7 @@ from onceward.testing import (
     Harness,
     ManualClock,
     MemoryTarget,
-    Outlet,
+    SinkUnderTest,
     Source,
 )
 from onceward.testing.fakes import MemoryCommitter
@@ -88,7 +88,7 @@ def hanging(kind: type[Any], call: str, lock: Lock) -> Any:
 
 def harness_of(sink: Any, target: MemoryTarget, clock: ManualClock, **more: Any) -> Harness:
     return Harness(
-        Outlet(sink, lambda: target.rows),
+        SinkUnderTest(sink, lambda: target.rows),
         source=Source(ends=(4, 8)),
         clock=clock,
         limits=PublishLimits(deadline_s=LIMIT_S),
@@ -118,7 +118,7 @@ def test_s77_a_delivery_that_hangs_ends_the_job_and_its_late_success_is_found(
 ) -> None:
     target = MemoryTarget()
     sink = hanging(kind, call, lock)(target)
-    harness = harness_of(watched(sink, lock.watchdog), target, lock.clock)
+    harness = harness_of(with_watchdog(sink, lock.watchdog), target, lock.clock)
     error = error_of(harness)
     assert isinstance(error, PublishFailed)
     assert (error.sink, error.epoch, error.exit_code) == (sink.name, 0, 3)
@@ -140,7 +140,7 @@ def test_s77_the_next_start_delivers_what_the_hanging_call_may_deliver_at_the_sa
     """In another process, so to speak: there the call still hangs, and comes to its end last."""
     target = MemoryTarget()
     call = "commit_all" if kind is FakeTwoPhaseSink else "send_transaction"
-    harness = harness_of(watched(hanging(kind, call, lock)(target), lock.watchdog), target, lock.clock)
+    harness = harness_of(with_watchdog(hanging(kind, call, lock)(target), lock.watchdog), target, lock.clock)
     error_of(harness)
     after = harness_of(kind(target), target, lock.clock, storage=harness.storage, logs=harness.logs)
     after.drain()
@@ -164,7 +164,7 @@ def test_s77_a_target_that_does_not_answer_ends_the_start(kind: type[Any], call:
     harness = harness_of(kind(target), target, lock.clock)
     harness.life(until=0)
     # Recovery asks all of these when an epoch was settled and receipts are not kept.
-    sink = watched(hanging(kind, call, lock)(target), lock.watchdog)
+    sink = with_watchdog(hanging(kind, call, lock)(target), lock.watchdog)
     after = harness_of(sink, target, lock.clock, storage=harness.storage, logs=harness.logs)
     after.limits = PublishLimits(deadline_s=LIMIT_S, keep_receipts=0, reap_every=1)
     error = error_of(after)
@@ -177,7 +177,7 @@ def test_s77_an_abort_that_hangs_ends_the_start(lock: Lock) -> None:
     target = MemoryTarget()
     harness = harness_of(FakeTwoPhaseSink(target), target, lock.clock)
     assert isinstance(harness.life(DiesAt("log commit 0")), Crashed)
-    sink = watched(hanging(FakeTwoPhaseSink, "abort", lock)(target), lock.watchdog)
+    sink = with_watchdog(hanging(FakeTwoPhaseSink, "abort", lock)(target), lock.watchdog)
     after = harness_of(sink, target, lock.clock, storage=harness.storage, logs=harness.logs)
     error = error_of(after)
     assert isinstance(error, TargetUnavailable)
@@ -192,7 +192,7 @@ def test_s77_a_committer_that_hangs_ends_the_job(call: str, lock: Lock) -> None:
     target = MemoryTarget()
     sink = FakeWriteAheadSink(target)
     sink.committer = hanging(MemoryCommitter, call, lock)(target)
-    harness = harness_of(watched(sink, lock.watchdog), target, lock.clock)
+    harness = harness_of(with_watchdog(sink, lock.watchdog), target, lock.clock)
     harness.limits = PublishLimits(deadline_s=LIMIT_S, keep_receipts=0, reap_every=1)
     error = error_of(harness)
     assert isinstance(error, PublishFailed)
@@ -200,7 +200,7 @@ def test_s77_a_committer_that_hangs_ends_the_job(call: str, lock: Lock) -> None:
     assert error.sink == "plain"
 
 
-@pytest.mark.parametrize("call", ["choose", "check", "cautions", "find_rejected"])
+@pytest.mark.parametrize("call", ["choose", "check", "diagnose", "find_rejected"])
 def test_s77_so_do_the_questions_of_a_start(call: str, lock: Lock) -> None:
     class Users(TemplateChoice, TransactionalWriteAheadSink):
         def choose(self) -> Any:
@@ -209,7 +209,7 @@ def test_s77_so_do_the_questions_of_a_start(call: str, lock: Lock) -> None:
         def check(self, schema: pa.Schema, *, output_mode: str) -> None:
             lock.meet()
 
-        def cautions(self, needs: object) -> Any:
+        def diagnose(self, workload: object) -> Any:
             # Only once it is read.
             yield lock.meet()
 
@@ -219,8 +219,8 @@ def test_s77_so_do_the_questions_of_a_start(call: str, lock: Lock) -> None:
         def send_transaction(self, *_: object) -> bool:
             return True
 
-    sink = watched(Users(name="users"), lock.watchdog)
-    arguments: dict[str, tuple[object, ...]] = {"check": (None,), "cautions": (None,), "find_rejected": ((), JOB, 0)}
+    sink = with_watchdog(Users(name="users"), lock.watchdog)
+    arguments: dict[str, tuple[object, ...]] = {"check": (None,), "diagnose": (None,), "find_rejected": ((), JOB, 0)}
     named = {"output_mode": "append"} if call == "check" else {}
     with pytest.raises(TargetUnavailable, match=f"{call} has not come back"):
         getattr(sink, call)(*arguments.get(call, ()), **named)
@@ -228,8 +228,8 @@ def test_s77_so_do_the_questions_of_a_start(call: str, lock: Lock) -> None:
 
 def test_s77_while_a_call_hangs_nothing_more_is_asked_of_that_sink(lock: Lock) -> None:
     target = MemoryTarget()
-    sink = watched(hanging(FakeTwoPhaseSink, "commit_all", lock)(target), lock.watchdog)
-    other = watched(FakeTwoPhaseSink(target, name="other"), lock.watchdog)
+    sink = with_watchdog(hanging(FakeTwoPhaseSink, "commit_all", lock)(target), lock.watchdog)
+    other = with_watchdog(FakeTwoPhaseSink(target, name="other"), lock.watchdog)
     with pytest.raises(PublishFailed, match="has not come back"):
         sink.commit_all([])
     with pytest.raises(PublishFailed, match="commit was not called: commit_all has not come back"):
@@ -278,7 +278,7 @@ def test_s77_repetitions_and_the_hanging_one_share_the_deadline(lock: Lock) -> N
             lock.released.wait(3)
             return [self.commit(handle) for handle in handles]
 
-    harness = harness_of(watched(Users(target), lock.watchdog), target, lock.clock)
+    harness = harness_of(with_watchdog(Users(target), lock.watchdog), target, lock.clock)
     assert "commit_all has not come back for 2 s" in error_of(harness).message
 
 
@@ -341,17 +341,17 @@ def test_a_watched_sink_is_its_sink_in_every_other_respect() -> None:
             raise NotImplementedError
 
     sink = Users(MemoryTarget())
-    seen = watched(sink, Watchdog(ManualClock(), LIMIT_S))
+    seen = with_watchdog(sink, Watchdog(ManualClock(), LIMIT_S))
     assert isinstance(seen, Users)
     assert isinstance(seen, EngineWritten)
     assert (seen.name, seen.question, seen.slot, seen.transaction_timeout_s) == ("users", "own", 7, 60.0)
     sink.found = "later"  # type: ignore[attr-defined]
     assert seen.found == "later"  # type: ignore[attr-defined]
-    assert unwatched(seen) is sink
-    assert unwatched(sink) is sink
+    assert without_watchdog(seen) is sink
+    assert without_watchdog(sink) is sink
     assert seen.keeps_receipts
-    assert not watched(FakeWriteAheadSink(MemoryTarget()), Watchdog(ManualClock(), LIMIT_S)).keeps_receipts
-    plain = watched(FakeTwoPhaseSink(MemoryTarget()), Watchdog(ManualClock(), LIMIT_S))
+    assert not with_watchdog(FakeWriteAheadSink(MemoryTarget()), Watchdog(ManualClock(), LIMIT_S)).keeps_receipts
+    plain = with_watchdog(FakeTwoPhaseSink(MemoryTarget()), Watchdog(ManualClock(), LIMIT_S))
     assert type(pickle.loads(pickle.dumps(plain))) is FakeTwoPhaseSink
 
 
@@ -360,17 +360,17 @@ def test_a_watched_sink_may_have_attributes_of_any_name(lock: Lock, attribute: s
     """Staging on the driver goes through the watched object itself, not through a call that it hands on."""
     sink = FakeTwoPhaseSink(MemoryTarget())
     setattr(sink, attribute, "its own")
-    assert getattr(watched(sink, lock.watchdog), attribute) == "its own"
+    assert getattr(with_watchdog(sink, lock.watchdog), attribute) == "its own"
 
 
 def test_the_other_way_to_a_target_is_watched_too(lock: Lock) -> None:
     target = MemoryTarget()
     sink = FakeTransactionalSink(target, name="table")
-    sink.other_way = hanging(FakeTwoPhaseSink, "pending", lock)(target, name="table")
-    seen = watched(sink, lock.watchdog)
-    assert isinstance(seen.other_way, FakeTwoPhaseSink)
+    sink.alternate = hanging(FakeTwoPhaseSink, "pending", lock)(target, name="table")
+    seen = with_watchdog(sink, lock.watchdog)
+    assert isinstance(seen.alternate, FakeTwoPhaseSink)
     with pytest.raises(TargetUnavailable, match="pending has not come back"):
-        list(seen.other_way.pending(JOB))
+        list(seen.alternate.pending(JOB))
 
 
 @pytest.mark.parametrize(
@@ -391,16 +391,16 @@ def thread_of(lock: Lock, monkeypatch: pytest.MonkeyPatch) -> PublisherThread:
     assert isinstance(harness.life(DiesAt("sink two-phase commit")), Crashed)
     # Its clock stands still: the watchdog alone would wait for ever.
     lock.meet = lambda: lock.released.wait(60)  # type: ignore[method-assign, assignment]
-    ground, _ = look_at(
-        sinks=(watched(hanging(FakeTwoPhaseSink, "commit_all", lock)(target), lock.watchdog),),
+    context, _ = look_at(
+        sinks=(with_watchdog(hanging(FakeTwoPhaseSink, "commit_all", lock)(target), lock.watchdog),),
         storage=harness.storage,
         decisions=harness.logs,
-        place=harness.place,
+        directory_id=harness.directory_id,
         clock=lock.clock,
     )
     monkeypatch.setattr("onceward.epoch.publisher_thread._LAST_WORDS_S", 0.2)
     monkeypatch.setattr("onceward.epoch.publisher_thread._STILL_S", 0.2)
-    return PublisherThread(ground, PublishLimits(deadline_s=0.1), watchdog=lock.watchdog)
+    return PublisherThread(context, PublishLimits(deadline_s=0.1), watchdog=lock.watchdog)
 
 
 @pytest.mark.parametrize("timeout_s", [0.1, None])

@@ -5,12 +5,12 @@ from datetime import datetime
 
 import pytest
 from casts import fake
-from test_target_went_back import KEEPING, SOURCE, Movable, ground_of, refusal, target_of, went_back
+from test_target_went_back import KEEPING, SOURCE, Movable, context_of, refusal, target_of, went_back
 
 from onceward.contracts import Guarantee, SlotValues
 from onceward.epoch import PublishLimits
 from onceward.identity import JobIdentity
-from onceward.manifest import Diversion, Diversions, Marker
+from onceward.journal import Diversion, Diversions, Marker
 from onceward.recovery import plan_replay, replay
 from onceward.testing import (
     DiesAt,
@@ -46,10 +46,10 @@ def test_an_at_most_once_epoch_is_not_replaced_by_its_own_announcement() -> None
 def test_receipts_that_moved_with_all_settled_are_not_missed_and_not_replayed() -> None:
     harness = Harness(fake(Movable), source=SOURCE, limits=KEEPING)
     harness.life(until=2)
-    harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
     target_of(harness).receipts.clear()
     assert isinstance(harness.life(until=2), Finished)
-    assert plan_replay(ground_of(harness)) == []
+    assert plan_replay(context_of(harness)) == []
 
 
 def test_a_mirror_whose_receipts_stand_at_another_place_is_compared_all_the_same() -> None:
@@ -58,7 +58,7 @@ def test_a_mirror_whose_receipts_stand_at_another_place_is_compared_all_the_same
     backup = target_of(harness).backup()
     harness.life(until=2)
     target_of(harness).restore(backup)
-    harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
     assert "lacks epochs 1 to 2" in refusal(harness).message
 
 
@@ -84,8 +84,8 @@ def test_what_was_published_on_top_of_the_gap_does_not_hide_what_is_below_it() -
 def test_rows_that_were_diverted_stay_out_of_a_replay() -> None:
     harness = Harness(fake(FakeTransactionalSink), source=SOURCE, limits=KEEPING)
     harness.life(DiesAt("sink transactional send 1"))
-    ground = ground_of(harness)
-    manifest = ground.register.manifest(1, 0)
+    context = context_of(harness)
+    manifest = context.register.manifest(1, 0)
     assert manifest is not None
     (name, entry), *_ = manifest.sinks.items()
     left_out = {str(entry.slots[0].handle["transaction"]): (0,)}
@@ -96,7 +96,7 @@ def test_rows_that_were_diverted_stay_out_of_a_replay() -> None:
     assert len(rows) == 11
     target_of(harness).restore(before)
     refusal(harness)
-    replay(ground_of(harness))
+    replay(context_of(harness))
     assert sorted(row["id"] for row in target_of(harness).rows) == rows
 
 
@@ -106,7 +106,7 @@ def test_a_transaction_of_an_epoch_that_a_first_release_settled_is_not_aborted()
     harness.life(DiesAt("sink two-phase commit"))
     backup = target_of(harness).backup()
     harness.life(until=0)
-    settled = ground_of(harness).settled
+    settled = context_of(harness).settled
     marker = settled.marker(0)
     assert marker is not None
     settled.forget(0)
@@ -126,8 +126,8 @@ def test_a_flipped_bit_in_a_kept_epoch_stops_no_sweep() -> None:
 
 def test_a_failure_in_the_middle_of_a_replay_is_no_target_that_went_back() -> None:
     harness = went_back(FakeTransactionalSink, to=0, limits=KEEPING)
-    ground = ground_of(harness)
-    send, failures = type(ground.sinks[0]).send_transaction, [TargetError("connection lost")]
+    context = context_of(harness)
+    send, failures = type(context.sinks[0]).send_transaction, [TargetError("connection lost")]
 
     class Flaky(FakeTransactionalSink):
         def send_transaction(self, *args):  # type: ignore[no-untyped-def, override]
@@ -135,8 +135,8 @@ def test_a_failure_in_the_middle_of_a_replay_is_no_target_that_went_back() -> No
                 raise failures.pop()
             return send(self, *args)
 
-    ground.sinks[0].__class__ = Flaky
-    assert [one.epoch for one in replay(ground)] == [1, 2]
+    context.sinks[0].__class__ = Flaky
+    assert [one.epoch for one in replay(context)] == [1, 2]
 
 
 def test_an_epoch_without_rows_is_kept_for_a_sink_that_replaces() -> None:
@@ -146,14 +146,14 @@ def test_an_epoch_without_rows_is_kept_for_a_sink_that_replaces() -> None:
     harness.life(until=1)
     target_of(harness).restore(backup)
     refusal(harness)
-    assert [one.epoch for one in replay(ground_of(harness))] == [1]
+    assert [one.epoch for one in replay(context_of(harness))] == [1]
     assert target_of(harness).rows == []
 
 
 def test_receipts_that_moved_under_an_epoch_that_is_not_decided_are_no_reason_to_stop() -> None:
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("log commit 1"))
-    harness.outlets[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
     harness.drain()
     assert harness.problems() == []
 

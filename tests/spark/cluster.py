@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyspark
 
-from .ground import python, python_path, wait_until
 from .processes import ended_at_last
+from .workspace import python, python_path, wait_until
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 SETTINGS = {

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer
 
-from .ground import SPARK_SETTINGS, Ground, python_path
 from .servers import Servers
+from .workspace import SPARK_SETTINGS, SparkWorkspace, python_path
 
 SPARK_SAYS: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (for the whole session)
 
@@ -71,9 +71,9 @@ def spark_says(spark: SparkSession) -> Callable[[], str]:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
+def workspace(tmp_path: Path) -> SparkWorkspace:
     """A source folder, a checkpoint and targets, all empty."""
-    return Ground(tmp_path)
+    return SparkWorkspace(tmp_path)
 
 
 @pytest.fixture

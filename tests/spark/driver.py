@@ -24,10 +24,10 @@ from onceward import Hooks, Job
 from onceward.contracts import Handle, Outcome, SlotValues
 from onceward.epoch import Coordinator
 from onceward.identity import JobIdentity, TransactionName
-from onceward.manifest import Register
+from onceward.journal import Register
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.sinks.files.writer import SlotWriter
-from onceward.wal import Shelf
+from onceward.wal import SegmentStore
 
 CONFIG: dict[str, Any] = json.loads(os.environ["ONCEWARD_TEST"])
 WORK = Path(CONFIG["work"])
@@ -148,7 +148,7 @@ def before(method: Callable[..., Any], point: str, epoch_of: Callable[..., int])
 
 Coordinator.pre_commit = after(Coordinator.pre_commit, "manifest", lambda _, order, *__: order.epoch)  # type: ignore
 Register.reserve = after(Register.reserve, "recovery-reserved", lambda _, epoch, *__: epoch)  # type: ignore
-Shelf.remove_epoch = before(Shelf.remove_epoch, "settled", lambda _, epoch: epoch)  # type: ignore
+SegmentStore.remove_epoch = before(SegmentStore.remove_epoch, "settled", lambda _, epoch: epoch)  # type: ignore
 
 
 def pipeline(spark: SparkSession) -> DataFrame:

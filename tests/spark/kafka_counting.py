@@ -27,7 +27,7 @@ def pipeline(spark: SparkSession) -> DataFrame:
     with (WORK / "starts").open("a") as file:
         file.write("start\n")
     source = KafkaSource(
-        CONFIG["kafka"], topics="views", records_at_once=300, accept_loss=bool(CONFIG.get("accept_loss"))
+        CONFIG["kafka"], topics="views", max_records_per_epoch=300, accept_loss=bool(CONFIG.get("accept_loss"))
     )
     views = source.load(spark, CHECKPOINT)
     return views.selectExpr("CAST(value AS STRING) AS app").groupBy("app").count().withColumn("luck", F.rand())

@@ -73,7 +73,7 @@ def played(spark: SparkSession, name: str) -> dict[str, Any]:
     )
     real = delivery.probe_folders
     if not probed:
-        delivery.probe_folders = lambda context, ground: None
+        delivery.probe_folders = lambda spark, context: None
     try:
         job.run(spark)
         error: Exception | None = None

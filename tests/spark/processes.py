@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .ground import PATIENCE_S, SPARK_SETTINGS, Ground, python, python_path
+from .workspace import PATIENCE_S, SPARK_SETTINGS, SparkWorkspace, python, python_path
 
 DRIVER = Path(__file__).with_name("driver.py")
 _COMMAND = "from onceward.cli import main; main()"
@@ -37,33 +37,37 @@ def environment(config: dict[str, object], *, master: str = "local[2]", **more: 
 
 
 def start(
-    ground: Ground, *arguments: str, master: str = "local[2]", settings: dict[str, str] | None = None, **config: object
+    workspace: SparkWorkspace,
+    *arguments: str,
+    master: str = "local[2]",
+    settings: dict[str, str] | None = None,
+    **config: object,
 ) -> subprocess.Popen[bytes]:
     """A driver in a session of its own. Its output goes to a file in the work folder."""
     command = list(arguments) or ["-c", _COMMAND, "run", str(DRIVER), "--json"]
-    number = len(list(ground.work.glob("driver-*.log")))
-    log = ground.work / f"driver-{number}.log"
+    number = len(list(workspace.work.glob("driver-*.log")))
+    log = workspace.work / f"driver-{number}.log"
     with log.open("wb") as output:
         return subprocess.Popen(
             [python(), *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment({"work": str(ground.work), **config}, master=master, **(settings or {})),
-            cwd=ground.work,
+            env=environment({"work": str(workspace.work), **config}, master=master, **(settings or {})),
+            cwd=workspace.work,
             start_new_session=True,
         )
 
 
-def said(ground: Ground) -> str:
+def said(workspace: SparkWorkspace) -> str:
     """The newest driver's last words."""
-    newest = max(ground.work.glob("driver-*.log"), key=lambda path: int(path.stem.partition("-")[2]))
+    newest = max(workspace.work.glob("driver-*.log"), key=lambda path: int(path.stem.partition("-")[2]))
     return f"{newest.name}: {newest.read_text(errors='replace')[-3000:]}"
 
 
-def run_to_end(ground: Ground, *arguments: str, **config: object) -> int:
+def run_to_end(workspace: SparkWorkspace, *arguments: str, **config: object) -> int:
     """Start a driver and wait for its exit code; a killed one has -9."""
-    process = start(ground, *arguments, **config)
+    process = start(workspace, *arguments, **config)
     with ended_at_last(process):
         return process.wait(PATIENCE_S)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from .ground import ROWS, Ground, epoch_of, read_files, visible
+from .workspace import ROWS, SparkWorkspace, epoch_of, read_files, visible
 
 _QUERY = "SELECT file, count(*), count(DISTINCT id) FROM t GROUP BY file"
 
@@ -16,8 +16,8 @@ _QUERY = "SELECT file, count(*), count(DISTINCT id) FROM t GROUP BY file"
 class Reader:
     """Polls in a thread of the test's process. `looks` counts, `sights` says what was wrong, each once."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, workspace: SparkWorkspace) -> None:
+        self._workspace = workspace
         self._ids: Counter[int] = Counter()
         self._read: set[Path] = set()
         self._over = threading.Event()
@@ -52,8 +52,8 @@ class Reader:
     def _look_at_table(self) -> None:
         found = self._table()
         # The rows first, then the decision: what was visible must have been decided before.
-        decided = self._ground.logs.decided()
-        epochs = self._ground.epochs_of(file for file, _, _ in found)
+        decided = self._workspace.logs.decided()
+        epochs = self._workspace.epochs_of(file for file, _, _ in found)
         for epoch, (file, rows, ids) in zip(epochs, found, strict=True):
             if rows != ids:
                 self.sights.add(f"the table has file {file} with {rows} rows and {ids} ids")
@@ -63,25 +63,25 @@ class Reader:
                 self.sights.add(f"the table has epoch {epoch}, and only {decided} is decided")
 
     def _table(self) -> list[tuple[int, int, int]]:
-        if not self._ground.database.exists():
+        if not self._workspace.database.exists():
             return []
-        with closing(sqlite3.connect(f"file:{self._ground.database}?mode=rw", uri=True, timeout=60)) as database:
+        with closing(sqlite3.connect(f"file:{self._workspace.database}?mode=rw", uri=True, timeout=60)) as database:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 't'").fetchone():
                 return []
             return database.execute(_QUERY).fetchall()
 
     def _look_at_files(self) -> None:
-        listed = visible(self._ground.files)
+        listed = visible(self._workspace.files)
         if gone := self._read - set(listed):
             self.sights.add(f"visible files went away: {sorted(path.name for path in gone)}")
         new = [path for path in listed if path not in self._read]
         # What is listed is finished: it can be read whole at once, and never changes.
         rows = {path: read_files([path]) for path in new}
-        decided = self._ground.logs.decided()
+        decided = self._workspace.logs.decided()
         for path in new:
             self._read.add(path)
             self._ids.update(row["id"] for row in rows[path])
-            if set(self._ground.epochs_of({row["file"] for row in rows[path]})) != {epoch_of(path)}:
+            if set(self._workspace.epochs_of({row["file"] for row in rows[path]})) != {epoch_of(path)}:
                 self.sights.add(f"{path.name} holds rows of another epoch")
             if epoch_of(path) > decided:
                 self.sights.add(f"{path.name} is visible, and only {decided} is decided")

@@ -8,10 +8,10 @@ from typing import Any
 
 import redis
 
-from onceward.connections.postgres import Address, borrowed
+from onceward.connections.postgres import Address, pooled
 from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer
 
-from .ground import Ground
+from .workspace import SparkWorkspace
 
 DRIVER = Path(__file__).with_name("servers_driver.py")
 COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(DRIVER), "--json"]
@@ -21,10 +21,10 @@ class Tables:
     """What readers of the database see, asked for again while the server is down."""
 
     def __init__(self, server: PostgresServer) -> None:
-        self.address = Address.checked(server.url)
+        self.address = Address.parse(server.url)
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        with borrowed(self.address) as session:
+        with pooled(self.address) as session:
             return session.run(statement)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ class Servers:
         return [{"id": i, "file": f, "luck": x} for i, f, x in found]
 
 
-def starts(ground: Ground) -> int:
+def starts(workspace: SparkWorkspace) -> int:
     """How many drivers have come so far that recovery is next."""
-    path = ground.work / "starts"
+    path = workspace.work / "starts"
     return len(path.read_text().splitlines()) if path.exists() else 0

@@ -16,7 +16,7 @@ from onceward import Job
 from onceward.errors import ConfigurationError, GuaranteeUnavailable, OncewardError, TargetRefused
 from onceward.sinks import FileSink, SQLiteSink, StdoutSink
 
-from .ground import Ground
+from .workspace import SparkWorkspace
 
 
 def unpicklable(path: Path) -> FileSink:
@@ -26,7 +26,7 @@ def unpicklable(path: Path) -> FileSink:
 
 
 # What is wrong with it, how the job is made, and a word of the message.
-WRONG_JOBS: list[tuple[str, Callable[[Ground], Job], str]] = [
+WRONG_JOBS: list[tuple[str, Callable[[SparkWorkspace], Job], str]] = [
     ("an unknown file format", lambda g: g.job([FileSink(g.files, format="orc")]), "unknown file format 'orc'"),
     (
         "an upsert without keys",
@@ -62,34 +62,34 @@ WRONG_JOBS: list[tuple[str, Callable[[Ground], Job], str]] = [
 
 @pytest.mark.parametrize(("make", "message"), [pytest.param(m, t, id=i) for i, m, t in WRONG_JOBS])
 def test_a_job_that_cannot_work_is_refused_when_it_is_made(
-    ground: Ground, make: Callable[[Ground], Job], message: str
+    workspace: SparkWorkspace, make: Callable[[SparkWorkspace], Job], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message) as caught:
-        make(ground)
-    expect_refused(ground, caught.value)
+        make(workspace)
+    expect_refused(workspace, caught.value)
 
 
 def socket(spark: SparkSession) -> Any:
     return spark.readStream.format("socket").option("host", "127.0.0.1").option("port", 9).load()
 
 
-def table_with(columns: str) -> Callable[[Ground], Job]:
-    def make(ground: Ground) -> Job:
-        with sqlite3.connect(ground.database) as database:
+def table_with(columns: str) -> Callable[[SparkWorkspace], Job]:
+    def make(workspace: SparkWorkspace) -> Job:
+        with sqlite3.connect(workspace.database) as database:
             database.execute(f"CREATE TABLE t ({columns})")
         database.close()
-        return ground.job([SQLiteSink(ground.database, table="t")])
+        return workspace.job([SQLiteSink(workspace.database, table="t")])
 
     return make
 
 
-def checkpoint_under_a_file(ground: Ground) -> Job:
-    (ground.work / "file").touch()
-    return ground.job(checkpoint=ground.work / "file" / "checkpoint")
+def checkpoint_under_a_file(workspace: SparkWorkspace) -> Job:
+    (workspace.work / "file").touch()
+    return workspace.job(checkpoint=workspace.work / "file" / "checkpoint")
 
 
 # What is wrong with it, how the job is made, and a word of the message.
-WRONG_STARTS: list[tuple[str, Callable[[Ground], Job], str]] = [
+WRONG_STARTS: list[tuple[str, Callable[[SparkWorkspace], Job], str]] = [
     ("a checkpoint under a file", checkpoint_under_a_file, "cannot be written"),
     ("a checkpoint where nothing can be made", lambda g: g.job(checkpoint="/proc/onceward"), "cannot be written"),
     ("files where nothing can be made", lambda g: g.job([FileSink("/proc/onceward")]), "cannot write to"),
@@ -139,45 +139,47 @@ WRONG_STARTS: list[tuple[str, Callable[[Ground], Job], str]] = [
 
 @pytest.mark.parametrize(("make", "message"), [pytest.param(m, t, id=i) for i, m, t in WRONG_STARTS])
 def test_a_job_that_cannot_work_here_is_refused_when_it_starts(
-    ground: Ground, spark: SparkSession, make: Callable[[Ground], Job], message: str
+    workspace: SparkWorkspace, spark: SparkSession, make: Callable[[SparkWorkspace], Job], message: str
 ) -> None:
-    ground.add_files(1)
+    workspace.add_files(1)
     with pytest.raises(ConfigurationError, match=message) as caught:
-        make(ground).start(spark)
-    expect_refused(ground, caught.value)
+        make(workspace).start(spark)
+    expect_refused(workspace, caught.value)
 
 
-def test_what_kind_of_refusal_it_is(ground: Ground, spark: SparkSession) -> None:
-    ground.add_files(1)
+def test_what_kind_of_refusal_it_is(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    workspace.add_files(1)
     with pytest.raises(TargetRefused):
-        ground.job([SQLiteSink(ground.database, table="t", create_table=False)]).start(spark)
+        workspace.job([SQLiteSink(workspace.database, table="t", create_table=False)]).start(spark)
     with pytest.raises(GuaranteeUnavailable):
-        ground.job(pipeline=socket).start(spark)
+        workspace.job(pipeline=socket).start(spark)
     with pytest.raises(ConfigurationError, match="cannot accept"):
-        ground.job().start(spark, accept="anything")
+        workspace.job().start(spark, accept="anything")
 
 
-def test_the_checkpoint_of_another_job_is_refused(ground: Ground, spark: SparkSession) -> None:
-    ground.add_files(1)
-    ground.job().run(spark)
+def test_the_checkpoint_of_another_job_is_refused(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    workspace.add_files(1)
+    workspace.job().run(spark)
     with pytest.raises(ConfigurationError, match="belongs to the job 'tested', not to 'other'") as caught:
-        ground.job(name="other").start(spark)
+        workspace.job(name="other").start(spark)
     assert caught.value.hint
-    ground.expect_exactly_once()
+    workspace.expect_exactly_once()
 
 
-def test_what_spark_itself_refuses_leaves_nothing_behind(ground: Ground, spark: SparkSession) -> None:
+def test_what_spark_itself_refuses_leaves_nothing_behind(workspace: SparkWorkspace, spark: SparkSession) -> None:
     """Counts cannot be appended without a watermark."""
-    ground.add_files(1)
+    workspace.add_files(1)
     with pytest.raises(AnalysisException, match="output mode"):
-        ground.job(pipeline=lambda s: ground.lucky(s).groupBy("id", "file", "luck").count().drop("count")).run(spark)
-    ground.job().run(spark)
-    ground.expect_exactly_once()
+        workspace.job(pipeline=lambda s: workspace.lucky(s).groupBy("id", "file", "luck").count().drop("count")).run(
+            spark
+        )
+    workspace.job().run(spark)
+    workspace.expect_exactly_once()
 
 
-def expect_refused(ground: Ground, error: OncewardError) -> None:
+def expect_refused(workspace: SparkWorkspace, error: OncewardError) -> None:
     """A hint, the exit code of a usage error, and no query, no rows."""
     assert error.hint
     assert error.exit_code == 2
-    assert not (ground.checkpoint / "offsets").exists()
-    assert ground.in_files() == []
+    assert not (workspace.checkpoint / "offsets").exists()
+    assert workspace.in_files() == []

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from .ground import Ground
 from .sinks import RecordingSink
+from .workspace import SparkWorkspace
 
 MANY = 25_000
 
@@ -37,26 +37,26 @@ def lengths(sink: RecordingSink, epoch: int) -> list[int]:
 
 
 def test_small_rows_leave_spark_in_small_batches_first_and_in_large_ones_then(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
     """A sink gets large ones at once: small ones are put together."""
-    ground.add_files(2, rows=MANY)
-    sink, from_spark = RecordingSink(ground.work / "seen"), ground.work / "from-spark"
+    workspace.add_files(2, rows=MANY)
+    sink, from_spark = RecordingSink(workspace.work / "seen"), workspace.work / "from-spark"
     from_spark.mkdir()
 
     def noted(session: SparkSession) -> DataFrame:
-        rows = ground.stream(session)
+        rows = workspace.stream(session)
         return rows.mapInArrow(NoteLengths(from_spark), rows.schema)
 
-    ground.job([sink], pipeline=noted).run(spark)
+    workspace.job([sink], pipeline=noted).run(spark)
     assert sorted(int(file.name.split("-")[0]) for file in from_spark.iterdir()) == [256, 10_000]
     for epoch in (0, 1):
         assert 10_000 - 256 < max(lengths(sink, epoch)) <= 10_000
         assert sum(lengths(sink, epoch)) == MANY
 
 
-def test_large_rows_never_make_large_batches(ground: Ground, spark: SparkSession) -> None:
-    source, text = ground.work / "wide", "x" * 100_000
+def test_large_rows_never_make_large_batches(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    source, text = workspace.work / "wide", "x" * 100_000
     source.mkdir()
     for number in range(2):
         rows = "\n".join(json.dumps({"id": i, "text": text}) for i in range(300))
@@ -65,22 +65,22 @@ def test_large_rows_never_make_large_batches(ground: Ground, spark: SparkSession
     def wide(session: SparkSession) -> DataFrame:
         return session.readStream.schema("id long, text string").option("maxFilesPerTrigger", 1).json(str(source))
 
-    sink = RecordingSink(ground.work / "seen")
-    ground.job([sink], pipeline=wide, small_epoch_rows=0).run(spark)
+    sink = RecordingSink(workspace.work / "seen")
+    workspace.job([sink], pipeline=wide, small_epoch_rows=0).run(spark)
     assert max(lengths(sink, 0)) <= 256, "nothing is known of the first"
     assert max(lengths(sink, 1)) * len(text) <= 8 << 20
 
 
 @pytest.mark.parametrize(("limit", "value"), [("maxRecordsPerBatch", 700), ("maxBytesPerBatch", 9000)])
 def test_who_has_set_how_large_batches_are_keeps_it(
-    ground: Ground, spark: SparkSession, limit: str, value: int
+    workspace: SparkWorkspace, spark: SparkSession, limit: str, value: int
 ) -> None:
-    ground.add_files(2, rows=3000)
+    workspace.add_files(2, rows=3000)
     name = f"spark.sql.execution.arrow.{limit}"
-    sink = RecordingSink(ground.work / "seen")
+    sink = RecordingSink(workspace.work / "seen")
     spark.conf.set(name, str(value))
     try:
-        ground.job([sink], pipeline=ground.stream).run(spark)
+        workspace.job([sink], pipeline=workspace.stream).run(spark)
     finally:
         spark.conf.unset(name)
     for epoch in (0, 1):

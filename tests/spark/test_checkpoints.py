@@ -20,91 +20,91 @@ from onceward.errors import (
 )
 from onceward.spark.leftovers import remove_leftovers
 
-from .ground import ROWS, Ground, expect_exactly_once
+from .workspace import ROWS, SparkWorkspace, expect_exactly_once
 
 
 def test_a_checkpoint_spelled_differently_is_the_same_checkpoint(
-    ground: Ground, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    workspace: SparkWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ground.work)
-    (ground.work / "link").symlink_to(ground.checkpoint)
+    monkeypatch.chdir(workspace.work)
+    (workspace.work / "link").symlink_to(workspace.checkpoint)
     spellings = [
-        str(ground.checkpoint),
-        f"{ground.checkpoint}/",
-        f"file:{ground.checkpoint}",
-        f"file://{ground.checkpoint}",
+        str(workspace.checkpoint),
+        f"{workspace.checkpoint}/",
+        f"file:{workspace.checkpoint}",
+        f"file://{workspace.checkpoint}",
         "checkpoint",
         "./link",
-        f"{ground.work}/in/../checkpoint",
+        f"{workspace.work}/in/../checkpoint",
     ]
     for spelling in spellings:
-        ground.add_files(1)
-        ground.job(checkpoint=spelling).run(spark)
-        ground.expect_exactly_once()
-    assert ground.logs.decided() == len(spellings) - 1
+        workspace.add_files(1)
+        workspace.job(checkpoint=spelling).run(spark)
+        workspace.expect_exactly_once()
+    assert workspace.logs.decided() == len(spellings) - 1
 
 
-def die_while_spark_writes_its_first_barrier(ground: Ground) -> None:
+def die_while_spark_writes_its_first_barrier(workspace: SparkWorkspace) -> None:
     """As found after a SIGKILL: the unfinished file and the checksum that Hadoop writes beside it."""
-    offsets = ground.checkpoint / "offsets"
+    offsets = workspace.checkpoint / "offsets"
     offsets.mkdir(parents=True)
-    (ground.checkpoint / "commits").mkdir()
+    (workspace.checkpoint / "commits").mkdir()
     name = ".0.d8a1cac3-b3e1-45f6-a265-b0774b5c7eeb.tmp"
     (offsets / name).write_text("v1\n")
     (offsets / f".{name}.crc").write_bytes(b"crc")
 
 
 def test_a_driver_that_died_while_spark_wrote_its_first_barrier_is_started_again(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
-    ground.add_files(2)
-    die_while_spark_writes_its_first_barrier(ground)
-    ground.job().run(spark)
-    ground.expect_exactly_once()
+    workspace.add_files(2)
+    die_while_spark_writes_its_first_barrier(workspace)
+    workspace.job().run(spark)
+    workspace.expect_exactly_once()
 
 
-def test_spark_alone_refuses_to_start_then(ground: Ground, spark: SparkSession) -> None:
+def test_spark_alone_refuses_to_start_then(workspace: SparkWorkspace, spark: SparkSession) -> None:
     """If this fails, Spark has mended it, and what we do about it can go."""
-    ground.add_files(1)
-    die_while_spark_writes_its_first_barrier(ground)
-    writer = ground.stream(spark).writeStream.foreachBatch(lambda batch, epoch: None)
-    query = writer.option("checkpointLocation", str(ground.checkpoint)).trigger(availableNow=True).start()
+    workspace.add_files(1)
+    die_while_spark_writes_its_first_barrier(workspace)
+    writer = workspace.stream(spark).writeStream.foreachBatch(lambda batch, epoch: None)
+    query = writer.option("checkpointLocation", str(workspace.checkpoint)).trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException, match="CHECKPOINT_LOCATION_NOT_EMPTY"):
         query.awaitTermination()
 
 
-def test_unfinished_barriers_of_a_job_that_has_others_are_left_to_spark(ground: Ground) -> None:
-    die_while_spark_writes_its_first_barrier(ground)
-    (ground.checkpoint / "offsets" / "0").write_text("v1\n{}\n-")
-    assert remove_leftovers(ground.checkpoint) == []
-    (ground.checkpoint / "offsets" / "0").unlink()
-    assert len(remove_leftovers(ground.checkpoint)) == 2
+def test_unfinished_barriers_of_a_job_that_has_others_are_left_to_spark(workspace: SparkWorkspace) -> None:
+    die_while_spark_writes_its_first_barrier(workspace)
+    (workspace.checkpoint / "offsets" / "0").write_text("v1\n{}\n-")
+    assert remove_leftovers(workspace.checkpoint) == []
+    (workspace.checkpoint / "offsets" / "0").unlink()
+    assert len(remove_leftovers(workspace.checkpoint)) == 2
 
 
-def copies(ground: Ground) -> dict[int, int]:
+def copies(workspace: SparkWorkspace) -> dict[int, int]:
     """How many times the rows of each source file stand in the table; the files must agree."""
-    table, files = ground.in_table(), ground.in_files()
+    table, files = workspace.in_table(), workspace.in_files()
     assert sorted(row["id"] for row in table) == sorted(row["id"] for row in files)
     counts = Counter(row["file"] for row in table)
     assert not [count for count in counts.values() if count % ROWS]
     return {file: count // ROWS for file, count in counts.items()}
 
 
-def deleted(ground: Ground) -> None:
-    shutil.rmtree(ground.checkpoint)
+def deleted(workspace: SparkWorkspace) -> None:
+    shutil.rmtree(workspace.checkpoint)
 
 
-def moved_to_a_copy(ground: Ground) -> None:
-    shutil.copytree(ground.checkpoint, ground.work / "copy")
-    shutil.rmtree(ground.checkpoint)
-    (ground.work / "copy").rename(ground.checkpoint)
+def moved_to_a_copy(workspace: SparkWorkspace) -> None:
+    shutil.copytree(workspace.checkpoint, workspace.work / "copy")
+    shutil.rmtree(workspace.checkpoint)
+    (workspace.work / "copy").rename(workspace.checkpoint)
 
 
-def rolled_back_in_place(ground: Ground) -> None:
+def rolled_back_in_place(workspace: SparkWorkspace) -> None:
     """The directory stays, its content is that of an hour ago: a snapshot of the file system was put back."""
-    for path in [p for p in ground.checkpoint.rglob("*") if p.is_file()]:
+    for path in [p for p in workspace.checkpoint.rglob("*") if p.is_file()]:
         path.unlink()
-    shutil.copytree(ground.work / "saved", ground.checkpoint, dirs_exist_ok=True)
+    shutil.copytree(workspace.work / "saved", workspace.checkpoint, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -116,77 +116,79 @@ def rolled_back_in_place(ground: Ground) -> None:
     ],
 )
 def test_a_checkpoint_that_is_not_the_one_the_target_knows_is_refused_until_accepted(
-    ground: Ground,
+    workspace: SparkWorkspace,
     spark: SparkSession,
-    harm: Callable[[Ground], None],
+    harm: Callable[[SparkWorkspace], None],
     error: type[CheckpointRefused],
     accept: str,
     second_time: set[int],
 ) -> None:
-    ground.add_files(1)
-    ground.job().run(spark)
-    shutil.copytree(ground.checkpoint, ground.work / "saved")
-    ground.add_files(2)
-    ground.job().run(spark)
-    harm(ground)
-    ground.add_files(1)
+    workspace.add_files(1)
+    workspace.job().run(spark)
+    shutil.copytree(workspace.checkpoint, workspace.work / "saved")
+    workspace.add_files(2)
+    workspace.job().run(spark)
+    harm(workspace)
+    workspace.add_files(1)
     others = {"fresh-start", "copy", "rollback"} - {accept}
     for accepted in (set(), others):
         with pytest.raises(error) as caught:
-            ground.job().run(spark, accept=accepted)
+            workspace.job().run(spark, accept=accepted)
         assert f"accept='{accept}'" in str(caught.value.hint)
         assert caught.value.exit_code == 1
-    assert copies(ground) == {0: 1, 1: 1, 2: 1}
-    ground.job().run(spark, accept=accept)
+    assert copies(workspace) == {0: 1, 1: 1, 2: 1}
+    workspace.job().run(spark, accept=accept)
     expected = {file: 2 if file in second_time else 1 for file in range(4)}
-    assert copies(ground) == expected
+    assert copies(workspace) == expected
     # Accepted once, it is this job's checkpoint from now on.
-    ground.add_files(1)
-    ground.job().run(spark)
-    assert copies(ground) == {**expected, 4: 1}
-    ground.expect_nothing_staged()
+    workspace.add_files(1)
+    workspace.job().run(spark)
+    assert copies(workspace) == {**expected, 4: 1}
+    workspace.expect_nothing_staged()
 
 
-def test_two_jobs_side_by_side_do_not_touch_each_other(ground: Ground, spark: SparkSession) -> None:
+def test_two_jobs_side_by_side_do_not_touch_each_other(workspace: SparkWorkspace, spark: SparkSession) -> None:
     """One job's name is a prefix of the other's, and they share both targets' places."""
-    ground.add_files(2)
+    workspace.add_files(2)
     for name in ("tested", "tested-1"):
-        ground.job(name=name, checkpoint=ground.work / name).run(spark)
-    assert copies(ground) == {0: 2, 1: 2}
+        workspace.job(name=name, checkpoint=workspace.work / name).run(spark)
+    assert copies(workspace) == {0: 2, 1: 2}
     for name in ("tested", "tested-1"):
-        ground.job(name=name, checkpoint=ground.work / name).run(spark)
-    assert copies(ground) == {0: 2, 1: 2}
+        workspace.job(name=name, checkpoint=workspace.work / name).run(spark)
+    assert copies(workspace) == {0: 2, 1: 2}
 
 
-def test_a_pipeline_that_was_delivered_otherwise_before_is_taken_on(ground: Ground, spark: SparkSession) -> None:
+def test_a_pipeline_that_was_delivered_otherwise_before_is_taken_on(
+    workspace: SparkWorkspace, spark: SparkSession
+) -> None:
     """A user moves from plain foreachBatch to onceward with the checkpoint that they have."""
-    ground.add_files(2)
+    workspace.add_files(2)
     own: list[int] = []
 
     def plain(batch: object, epoch: int) -> None:
         own.extend(row.id for row in batch.collect())  # type: ignore[attr-defined]
 
     query = (
-        ground.lucky(spark)
-        .writeStream.option("checkpointLocation", str(ground.checkpoint))
+        workspace.lucky(spark)
+        .writeStream.option("checkpointLocation", str(workspace.checkpoint))
         .trigger(availableNow=True)
         .foreachBatch(plain)
         .start()
     )
     query.awaitTermination()
-    ground.add_files(2)
+    workspace.add_files(2)
     with pytest.raises(CheckpointUnknown, match="never run on it"):
-        ground.job().run(spark)
-    ground.job().run(spark, accept="adopt")
-    expect_exactly_once([*({"id": i} for i in own), *ground.in_table()], ground.ids())
-    expect_exactly_once([*({"id": i} for i in own), *ground.in_files()], ground.ids())
+        workspace.job().run(spark)
+    workspace.job().run(spark, accept="adopt")
+    expect_exactly_once([*({"id": i} for i in own), *workspace.in_table()], workspace.ids())
+    expect_exactly_once([*({"id": i} for i in own), *workspace.in_files()], workspace.ids())
 
 
-def test_a_moved_checkpoint_is_still_the_same(ground: Ground, spark: SparkSession) -> None:
-    ground.add_files(1)
-    ground.job().run(spark)
-    elsewhere: Path = ground.work / "elsewhere"
-    ground.checkpoint.rename(elsewhere)
-    ground.add_files(1)
-    ground.job(checkpoint=elsewhere).run(spark)
-    ground.expect_exactly_once()
+def test_a_moved_checkpoint_is_still_the_same(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    workspace.add_files(1)
+    workspace.job().run(spark)
+    elsewhere: Path = workspace.work / "elsewhere"
+    workspace.checkpoint.rename(elsewhere)
+    workspace.add_files(1)
+    workspace.job(checkpoint=elsewhere).run(spark)
+    workspace.expect_exactly_once()

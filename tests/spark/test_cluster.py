@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from .cluster import SETTINGS, standalone
-from .ground import PATIENCE_S, Ground, wait_until
 from .processes import ended_at_last, said, start
 from .reader import Reader
+from .workspace import PATIENCE_S, SparkWorkspace, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -22,20 +22,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_executors_killed_in_mid_stage_and_after_pre_commit_leave_no_trace(cluster: str, ground: Ground) -> None:
-    ground.add_files(6)
-    driver = start(ground, master=cluster, settings=SETTINGS, hold={"invoke": 1, "pre-commit": 3})
-    with ended_at_last(driver), Reader(ground) as reader:
+def test_executors_killed_in_mid_stage_and_after_pre_commit_leave_no_trace(
+    cluster: str, workspace: SparkWorkspace
+) -> None:
+    workspace.add_files(6)
+    driver = start(workspace, master=cluster, settings=SETTINGS, hold={"invoke": 1, "pre-commit": 3})
+    with ended_at_last(driver), Reader(workspace) as reader:
         for point in ("invoke", "pre-commit"):
-            marker = ground.work / f"held-{point}"
+            marker = workspace.work / f"held-{point}"
             wait_until(lambda m=marker: is_written(m) or driver.poll() is not None, f"a task is held at {point}")  # type: ignore[misc]
-            assert driver.poll() is None, said(ground)
+            assert driver.poll() is None, said(workspace)
             os.kill(executor_of(int(marker.read_text())), signal.SIGKILL)
-        assert driver.wait(PATIENCE_S) == 0, said(ground)
-    assert (ground.work / "driver-0.log").read_text().count("ERROR TaskSchedulerImpl: Lost executor") == 2
-    ground.expect_exactly_once()
+        assert driver.wait(PATIENCE_S) == 0, said(workspace)
+    assert (workspace.work / "driver-0.log").read_text().count("ERROR TaskSchedulerImpl: Lost executor") == 2
+    workspace.expect_exactly_once()
     # The lost attempt left a finished hidden file. It was never visible, and the reaper has removed it.
-    ground.expect_nothing_staged()
+    workspace.expect_nothing_staged()
     assert not reader.sights, reader.sights
 
 

@@ -12,27 +12,27 @@ from pyspark.sql import SparkSession
 
 from onceward.testing import Audit, audit
 
-from .ground import ROWS, Ground, read_files, visible
 from .processes import run_to_end, said
+from .workspace import ROWS, SparkWorkspace, read_files, visible
 
 CONTROL = str(Path(__file__).with_name("control.py"))
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+def killed(tmp_path_factory: pytest.TempPathFactory) -> SparkWorkspace:
     """After one kill and a start that ran to the end."""
-    ground = Ground(tmp_path_factory.mktemp("control"))
-    ground.add_files(3)
-    assert run_to_end(ground, CONTROL, die=True) == -signal.SIGKILL, said(ground)
-    assert run_to_end(ground, CONTROL, die=False) == 0, said(ground)
-    return ground
+    workspace = SparkWorkspace(tmp_path_factory.mktemp("control"))
+    workspace.add_files(3)
+    assert run_to_end(workspace, CONTROL, die=True) == -signal.SIGKILL, said(workspace)
+    assert run_to_end(workspace, CONTROL, die=False) == 0, said(workspace)
+    return workspace
 
 
-def judged(rows: list[dict[str, object]], ground: Ground) -> Audit:
-    return audit(rows, ground.ids(), key_column=None, epoch_column=None)
+def judged(rows: list[dict[str, object]], workspace: SparkWorkspace) -> Audit:
+    return audit(rows, workspace.ids(), key_column=None, epoch_column=None)
 
 
-def test_a_naive_foreach_batch_duplicates_a_whole_epoch_in_a_database(killed: Ground) -> None:
+def test_a_naive_foreach_batch_duplicates_a_whole_epoch_in_a_database(killed: SparkWorkspace) -> None:
     with closing(sqlite3.connect(killed.work / "naive.db")) as database:
         rows = [{"id": identifier} for (identifier,) in database.execute("SELECT id FROM t")]
     verdict = judged(rows, killed)
@@ -41,12 +41,12 @@ def test_a_naive_foreach_batch_duplicates_a_whole_epoch_in_a_database(killed: Gr
     assert not verdict.exactly_once
 
 
-def test_a_naive_foreach_batch_duplicates_a_whole_epoch_in_a_folder(killed: Ground) -> None:
+def test_a_naive_foreach_batch_duplicates_a_whole_epoch_in_a_folder(killed: SparkWorkspace) -> None:
     verdict = judged(read_files(visible(killed.work / "naive")), killed)
     assert sorted(verdict.duplicate) == killed.ids()[ROWS : 2 * ROWS]
 
 
-def test_a_plain_reader_of_sparks_own_file_sink_sees_duplicates(killed: Ground, spark: SparkSession) -> None:
+def test_a_plain_reader_of_sparks_own_file_sink_sees_duplicates(killed: SparkWorkspace, spark: SparkSession) -> None:
     listed = visible(killed.work / "spark-out")
     whole = [path for path in listed if path.read_bytes()[-4:] == b"PAR1"]
     assert len(whole) < len(listed), "the killed task's unfinished file is visible, too"

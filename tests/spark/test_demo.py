@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from .ground import python, python_path
+from .workspace import python, python_path
 
 
 def test_the_demo_finds_nothing_lost_or_duplicated_beside_a_naive_job_that_duplicates(tmp_path: Path) -> None:

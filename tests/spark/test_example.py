@@ -11,8 +11,8 @@ import pytest
 
 from onceward.testing.servers import KafkaServer, PostgresServer, RedisServer
 
-from .ground import PATIENCE_S, Ground, python, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
+from .workspace import PATIENCE_S, SparkWorkspace, python, wait_until
 
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,11 +22,15 @@ COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(EXAMPLE / "
 
 @pytest.fixture
 def surroundings(
-    ground: Ground, kafka: KafkaServer, postgres: PostgresServer, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+    workspace: SparkWorkspace,
+    kafka: KafkaServer,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[None]:
     """The variables that the example's README names, and a broker without the topics."""
     monkeypatch.setenv("KAFKA", kafka.bootstrap)
-    monkeypatch.setenv("CHECKPOINT", str(ground.checkpoint))
+    monkeypatch.setenv("CHECKPOINT", str(workspace.checkpoint))
     # Databases that no other test has written to; that the session has them proves that there are some to be had.
     with PostgresServer(fsync="off") as tables, RedisServer() as keys:
         monkeypatch.setenv("POSTGRES_URL", tables.url)
@@ -45,29 +49,29 @@ def generate(kafka: KafkaServer, views: int) -> None:
     assert f"{views:,} views sent" in done.stdout, done.stderr
 
 
-def settled(ground: Ground) -> int:
-    return len(list((ground.checkpoint / "onceward" / "settled").glob("*")))
+def settled(workspace: SparkWorkspace) -> int:
+    return len(list((workspace.checkpoint / "onceward" / "settled").glob("*")))
 
 
 @pytest.mark.usefixtures("surroundings")
 def test_killed_and_started_again_the_example_has_the_right_counts_in_kafka_redis_and_postgres(
-    ground: Ground, kafka: KafkaServer, connector: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    workspace: SparkWorkspace, kafka: KafkaServer, connector: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate(kafka, 3000)
-    process = start(ground, *COMMAND, settings=connector)
+    process = start(workspace, *COMMAND, settings=connector)
     with ended_at_last(process):
-        wait_until(lambda: settled(ground) or process.poll() is not None, "an epoch is settled")
-        assert process.poll() is None, said(ground)
+        wait_until(lambda: settled(workspace) or process.poll() is not None, "an epoch is settled")
+        assert process.poll() is None, said(workspace)
         generate(kafka, 4000)
         # The barrier of the next epoch: it is under way, and wherever it stands when the driver dies, it counts once.
-        wait_until(lambda: ground.logs.planned() >= 1 or process.poll() is not None, "the next epoch is under way")
+        wait_until(lambda: workspace.logs.planned() >= 1 or process.poll() is not None, "the next epoch is under way")
         kill(process)
     generate(kafka, 2000)
     behind = script("audit.py")
     assert behind.returncode == 1, "an audit that finds nothing wrong here would find nothing ever"
     assert "they do not agree (yet)" in behind.stdout, behind.stderr
     monkeypatch.setenv("TRIGGER", "available-now")
-    assert run_to_end(ground, *COMMAND, settings=connector) == 0, said(ground)
+    assert run_to_end(workspace, *COMMAND, settings=connector) == 0, said(workspace)
     right = script("audit.py")
     assert right.returncode == 0, right.stdout + right.stderr
     assert right.stdout.splitlines()[-2].split() == ["in", "all", *["9,000"] * 4], right.stdout

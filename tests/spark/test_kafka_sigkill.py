@@ -19,9 +19,9 @@ import pytest
 from onceward.testing.servers import SOON_BACK, KafkaServer, PostgresServer
 
 from .console import ConsoleReader
-from .ground import Ground, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
 from .servers import Tables, starts
+from .workspace import SparkWorkspace, wait_until
 
 pytestmark = pytest.mark.cluster
 JOB = Path(__file__).with_name("kafka_counting.py")
@@ -32,8 +32,10 @@ APPS = [f"app{number}" for number in range(10)]
 class Stage:
     """The servers of one test, which are killed, what was sent to them, and how often who died."""
 
-    def __init__(self, ground: Ground, broker: KafkaServer, database: PostgresServer, jars: dict[str, str]) -> None:
-        self.ground, self.broker, self.database, self._jars = ground, broker, database, jars
+    def __init__(
+        self, workspace: SparkWorkspace, broker: KafkaServer, database: PostgresServer, jars: dict[str, str]
+    ) -> None:
+        self.workspace, self.broker, self.database, self._jars = workspace, broker, database, jars
         self.sent: Counter[str] = Counter()
         self.kills: Counter[str] = Counter()
         self.lives = 0
@@ -52,10 +54,10 @@ class Stage:
     def live_and_die(self, dice: random.Random) -> None:
         """A driver is killed some time after it came up; a server too in two of three lives, before it or with it."""
         self.lives += 1
-        before = starts(self.ground)
-        process = start(self.ground, *COMMAND, trigger=None, small=dice.choice([0, 1000]), **self.config())
+        before = starts(self.workspace)
+        process = start(self.workspace, *COMMAND, trigger=None, small=dice.choice([0, 1000]), **self.config())
         with ended_at_last(process):
-            wait_until(lambda: starts(self.ground) > before or process.poll() is not None, "the driver starts")
+            wait_until(lambda: starts(self.workspace) > before or process.poll() is not None, "the driver starts")
             threading.Event().wait(dice.uniform(1.0, 7.0))
             server = (None, self.broker, self.database)[self.lives % 3]
             driver_first = dice.random() < 0.5
@@ -77,12 +79,12 @@ class Stage:
 
 
 @pytest.fixture
-def stage(ground: Ground, postgres: PostgresServer, connector: dict[str, str]) -> Iterator[Stage]:
+def stage(workspace: SparkWorkspace, postgres: PostgresServer, connector: dict[str, str]) -> Iterator[Stage]:
     """For this test alone: they are killed. The session's own prove that there are some to be had."""
     with KafkaServer(**SOON_BACK) as broker, PostgresServer() as database:
         broker.create_topic("views", partitions=3)
         broker.create_topic("pv", partitions=2)
-        yield Stage(ground, broker, database, connector)
+        yield Stage(workspace, broker, database, connector)
 
 
 @pytest.mark.parametrize("lives", [4, pytest.param(50, marks=pytest.mark.soak)])
@@ -93,13 +95,13 @@ def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_o
     print(f"ONCEWARD_SEED={seed}")
     record_property("seed", seed)
     dice = random.Random(seed)
-    ground, tables = stage.ground, Tables(stage.database)
-    with ConsoleReader(stage.broker, "pv", partitions=2, folder=ground.work) as reader:
+    workspace, tables = stage.workspace, Tables(stage.database)
+    with ConsoleReader(stage.broker, "pv", partitions=2, folder=workspace.work) as reader:
         while stage.kills["driver"] < lives:
             stage.view(dice)
             stage.live_and_die(dice)
-        code = run_to_end(ground, *COMMAND, **stage.config())
-        assert code == 0, said(ground)
+        code = run_to_end(workspace, *COMMAND, **stage.config())
+        assert code == 0, said(workspace)
         changes = tables.query("SELECT app, count, luck FROM changes")
         wait_until(lambda: len(reader.rows()) >= len(changes), "the reader has caught up")
         read = [(row["app"], row["count"], row["luck"]) for row in reader.rows()]
@@ -110,7 +112,7 @@ def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_o
     assert Counter(read) == Counter(changes), "both targets have every count once, and one computation of it"
     assert dict(tables.query("SELECT app, count FROM pv")) == dict(stage.sent)
     assert tables.query("SELECT gid::text FROM pg_prepared_xacts") == []
-    ground.expect_nothing_staged()
+    workspace.expect_nothing_staged()
     died = ", ".join(f"{name} {count}" for name, count in sorted(stage.kills.items()))
     views = stage.sent.total()
     record_sweep.append(

@@ -19,8 +19,8 @@ from onceward.sources import KafkaSource, OffsetRange, offset_ranges
 from onceward.sources.brokers import Brokers
 from onceward.testing.servers import KafkaServer
 
-from .ground import Ground, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
+from .workspace import SparkWorkspace, wait_until
 
 pytestmark = pytest.mark.cluster
 JOB = Path(__file__).with_name("kafka_counting.py")
@@ -69,18 +69,18 @@ def total(broker: KafkaServer) -> int:
 
 
 @pytest.fixture
-def run(ground: Ground, broker: KafkaServer, connector: dict[str, str]) -> Run:
+def run(workspace: SparkWorkspace, broker: KafkaServer, connector: dict[str, str]) -> Run:
     """Runs the job to its end."""
-    return partial(run_to_end, ground, *COMMAND, kafka=broker.bootstrap, settings=connector)
+    return partial(run_to_end, workspace, *COMMAND, kafka=broker.bootstrap, settings=connector)
 
 
 @pytest.mark.usefixtures("spark")
 def test_counts_from_kafka_reach_kafka_once_and_offsets_are_shown(
-    ground: Ground, broker: KafkaServer, run: Run
+    workspace: SparkWorkspace, broker: KafkaServer, run: Run
 ) -> None:
     view(broker, 200)
-    assert run() == 0, said(ground)
-    checkpoint = ground.work / "checkpoint"
+    assert run() == 0, said(workspace)
+    checkpoint = workspace.work / "checkpoint"
     assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "the last count of each app"
     assert len(counts(broker)) == len(set(counts(broker))), "no count came twice"
     ranges = offset_ranges(checkpoint, 1)
@@ -101,58 +101,58 @@ def lag(broker: KafkaServer) -> dict[int, int]:
 
 
 def test_records_that_are_gone_stop_the_job_with_their_ranges_unless_accepted(
-    ground: Ground, broker: KafkaServer, run: Run
+    workspace: SparkWorkspace, broker: KafkaServer, run: Run
 ) -> None:
     view(broker, 200)
-    assert run() == 0, said(ground)
+    assert run() == 0, said(workspace)
     view(broker, 200)
     admin = broker.admin()
     for done in admin.delete_records([client.TopicPartition("views", 1, 450)]).values():
         done.result(30)
     source = KafkaSource(broker.bootstrap, topics="views")
-    assert source.lost(ground.work / "checkpoint") == [OffsetRange("views", 1, 300, 450)]
+    assert source.lost(workspace.work / "checkpoint") == [OffsetRange("views", 1, 300, 450)]
     assert run() == 1
-    assert "views-1: 300 to 449 (150 records)" in said(ground)
+    assert "views-1: 300 to 449 (150 records)" in said(workspace)
     assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "nothing was read past the gap"
-    assert run(accept_loss=True) == 0, said(ground)
+    assert run(accept_loss=True) == 0, said(workspace)
     assert sum(dict(counts(broker)).values()) == 1200 - 150
 
 
 def test_a_topic_that_was_made_anew_or_is_gone_stops_the_job_unless_accepted(
-    broker: KafkaServer, run: Run, ground: Ground
+    broker: KafkaServer, run: Run, workspace: SparkWorkspace
 ) -> None:
     view(broker, 200)
-    assert run() == 0, said(ground)
+    assert run() == 0, said(workspace)
     source, nobody = KafkaSource(broker.bootstrap, topics="views"), cast(SparkSession, None)
     broker.delete_topics("views")
     with pytest.raises(SourceDataLost, match=r"views-0: all from 300 on \(the partition is gone\), views-1"):
-        source.load(nobody, ground.checkpoint)
+        source.load(nobody, workspace.checkpoint)
     broker.create_topic("views", partitions=2)
     view(broker, 10)
     with pytest.raises(SourceDataLost, match=r"views-0: all from 300 on \(the topic was made anew, and ends at 15\)"):
-        source.load(nobody, ground.checkpoint)
-    assert run(accept_loss=True) == 0, said(ground)
+        source.load(nobody, workspace.checkpoint)
+    assert run(accept_loss=True) == 0, said(workspace)
     view(broker, 5)
-    assert run() == 0, said(ground)
+    assert run() == 0, said(workspace)
     assert dict(counts(broker)) == dict.fromkeys(APPS, 205), "goes on behind what the new topic had by then"
 
 
 def test_partitions_that_are_added_while_running_are_read_and_another_number_of_cores_goes_on(
-    broker: KafkaServer, run: Run, ground: Ground, connector: dict[str, str]
+    broker: KafkaServer, run: Run, workspace: SparkWorkspace, connector: dict[str, str]
 ) -> None:
     view(broker, 100)
-    process = start(ground, *COMMAND, kafka=broker.bootstrap, settings=connector, trigger="500 milliseconds")
+    process = start(workspace, *COMMAND, kafka=broker.bootstrap, settings=connector, trigger="500 milliseconds")
     with ended_at_last(process):
         wait_until(lambda: total(broker) == 300 or process.poll() is not None, "the job has counted all")
-        assert process.poll() is None, said(ground)
+        assert process.poll() is None, said(workspace)
         broker.grow_topic("views", partitions=5)
         view(broker, 100, partitions=5)
         wait_until(lambda: total(broker) == 600 or process.poll() is not None, "the new partitions are read")
-        assert process.poll() is None, said(ground)
+        assert process.poll() is None, said(workspace)
         kill(process)
     broker.grow_topic("views", partitions=7)
     view(broker, 100, partitions=7)
-    assert run(master="local[1]") == 0, said(ground)
+    assert run(master="local[1]") == 0, said(workspace)
     assert dict(counts(broker)) == dict.fromkeys(APPS, 300)
     assert len(counts(broker)) == len(set(counts(broker))), "no count came twice"
 
@@ -163,7 +163,7 @@ def test_brokers_that_do_not_answer_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"topics": "a", "pattern": "b.*"}, {"topics": "a", "records_at_once": 0}], ids=str
+    "options", [{}, {"topics": "a", "pattern": "b.*"}, {"topics": "a", "max_records_per_epoch": 0}], ids=str
 )
 def test_a_source_that_cannot_work_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):

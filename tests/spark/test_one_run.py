@@ -16,12 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceward import Hooks, foreach_batch
 from onceward.contracts import Handle, Outcome, SlotContext
 from onceward.errors import CheckpointCopied, ConfigurationError, EpochTimedOut, Fenced, PublishFailed
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.storage import LocalStorage
 
-from .ground import Ground, wait_until
 from .test_limits import Gate
+from .workspace import SparkWorkspace, wait_until
 
 
 class Locked(FileSink):
@@ -52,220 +52,227 @@ class LockedWhileStaging(FileSink):
         return super().begin_transaction(context)
 
 
-def own_query(ground: Ground, spark: SparkSession, deliver: Callable[..., None], location: Path) -> StreamingQuery:
-    writer = ground.lucky(spark).writeStream.foreachBatch(deliver).option("checkpointLocation", str(location))
+def own_query(
+    workspace: SparkWorkspace, spark: SparkSession, deliver: Callable[..., None], location: Path
+) -> StreamingQuery:
+    writer = workspace.lucky(spark).writeStream.foreachBatch(deliver).option("checkpointLocation", str(location))
     return writer.trigger(availableNow=True).start()
 
 
-def sinks_of(ground: Ground) -> list[Any]:
-    return [FileSink(ground.files), SQLiteSink(ground.database, table="t")]
+def sinks_of(workspace: SparkWorkspace) -> list[Any]:
+    return [FileSink(workspace.files), SQLiteSink(workspace.database, table="t")]
 
 
-def query_of(ground: Ground) -> str | None:
-    record = IdentityFile(LocalStorage(ground.checkpoint / "onceward")).read()
+def query_of(workspace: SparkWorkspace) -> str | None:
+    record = IdentityFile(LocalStorage(workspace.checkpoint / "onceward")).read()
     assert record is not None
     return record.query
 
 
 def test_s87_a_query_with_another_checkpoint_is_refused_before_anything_is_staged(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
     begun: list[int] = []
-    ground.add_files(2)
-    ground.job().run(spark)
-    ground.add_files(1)
-    for location in (ground.work / "other", ground.work / "other"):
+    workspace.add_files(2)
+    workspace.job().run(spark)
+    workspace.add_files(1)
+    for location in (workspace.work / "other", workspace.work / "other"):
         deliver = foreach_batch(
-            name="tested", checkpoint=ground.checkpoint, sinks=sinks_of(ground), hooks=Hooks(on_begin=begun.append)
+            name="tested",
+            checkpoint=workspace.checkpoint,
+            sinks=sinks_of(workspace),
+            hooks=Hooks(on_begin=begun.append),
         )
-        query = own_query(ground, spark, deliver, location)
+        query = own_query(workspace, spark, deliver, location)
         with pytest.raises(StreamingQueryException, match="runs on another checkpoint"):
             query.awaitTermination()
         assert isinstance(deliver.error, ConfigurationError)
         deliver.close()
     assert begun == []
-    ground.job().run(spark)
-    ground.expect_exactly_once()
-    ground.expect_nothing_staged()
+    workspace.job().run(spark)
+    workspace.expect_exactly_once()
+    workspace.expect_nothing_staged()
 
 
 def test_s87_rows_of_another_query_are_not_staged_under_a_barrier_of_the_same_number(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
     """Both checkpoints have an epoch 1 that is planned and not decided."""
     begun: list[int] = []
-    other = ground.work / "other"
-    ground.add_files(1)
-    own_query(ground, spark, lambda batch, epoch: None, other).awaitTermination()
-    ground.add_files(1)
+    other = workspace.work / "other"
+    workspace.add_files(1)
+    own_query(workspace, spark, lambda batch, epoch: None, other).awaitTermination()
+    workspace.add_files(1)
 
     def fail_in_epoch_1(epoch: int) -> None:
         if epoch == 1:
             raise RuntimeError("the hook says no")
 
     with pytest.raises(StreamingQueryException, match="the hook says no"):
-        ground.job(hooks=Hooks(on_pre_commit=fail_in_epoch_1)).run(spark)
+        workspace.job(hooks=Hooks(on_pre_commit=fail_in_epoch_1)).run(spark)
     deliver = foreach_batch(
-        name="tested", checkpoint=ground.checkpoint, sinks=sinks_of(ground), hooks=Hooks(on_begin=begun.append)
+        name="tested", checkpoint=workspace.checkpoint, sinks=sinks_of(workspace), hooks=Hooks(on_begin=begun.append)
     )
     with pytest.raises(StreamingQueryException, match="runs on another checkpoint"):
-        own_query(ground, spark, deliver, other).awaitTermination()
+        own_query(workspace, spark, deliver, other).awaitTermination()
     deliver.close()
     assert begun == []
-    ground.job().run(spark)
-    ground.expect_exactly_once()
+    workspace.job().run(spark)
+    workspace.expect_exactly_once()
 
 
-def test_s87_so_is_one_whose_own_checkpoint_is_new(ground: Ground, spark: SparkSession) -> None:
-    ground.add_files(1)
-    deliver = foreach_batch(name="tested", checkpoint=ground.checkpoint, sinks=sinks_of(ground))
+def test_s87_so_is_one_whose_own_checkpoint_is_new(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    workspace.add_files(1)
+    deliver = foreach_batch(name="tested", checkpoint=workspace.checkpoint, sinks=sinks_of(workspace))
     with pytest.raises(StreamingQueryException, match="is of no query yet"):
-        own_query(ground, spark, deliver, ground.work / "other").awaitTermination()
+        own_query(workspace, spark, deliver, workspace.work / "other").awaitTermination()
     deliver.close()
 
 
-def test_s87_the_query_is_part_of_the_identity_from_the_first_epoch_on(ground: Ground, spark: SparkSession) -> None:
-    ground.add_files(1)
-    run = ground.job().start(spark)
+def test_s87_the_query_is_part_of_the_identity_from_the_first_epoch_on(
+    workspace: SparkWorkspace, spark: SparkSession
+) -> None:
+    workspace.add_files(1)
+    run = workspace.job().start(spark)
     assert run.await_termination()
-    assert query_of(ground) == str(run.query.id)
-    ground.add_files(1)
-    (ground.checkpoint / "metadata").unlink()
-    (ground.checkpoint / ".metadata.crc").unlink()
-    again = ground.job().start(spark)
+    assert query_of(workspace) == str(run.query.id)
+    workspace.add_files(1)
+    (workspace.checkpoint / "metadata").unlink()
+    (workspace.checkpoint / ".metadata.crc").unlink()
+    again = workspace.job().start(spark)
     assert again.await_termination()
     assert again.query.id == run.query.id, "what was lost was written again"
-    (ground.checkpoint / "metadata").write_text('{"id":"11111111-2222-3333-4444-555555555555"}')
-    (ground.checkpoint / ".metadata.crc").unlink(missing_ok=True)
+    (workspace.checkpoint / "metadata").write_text('{"id":"11111111-2222-3333-4444-555555555555"}')
+    (workspace.checkpoint / ".metadata.crc").unlink(missing_ok=True)
     with pytest.raises(CheckpointCopied, match="those of the query 11111111"):
-        ground.job().start(spark)
-    ground.expect_exactly_once()
-    ground.add_files(1)
-    ground.job().run(spark, accept="copy")
-    assert query_of(ground) == "11111111-2222-3333-4444-555555555555"
-    ground.expect_exactly_once()
+        workspace.job().start(spark)
+    workspace.expect_exactly_once()
+    workspace.add_files(1)
+    workspace.job().run(spark, accept="copy")
+    assert query_of(workspace) == "11111111-2222-3333-4444-555555555555"
+    workspace.expect_exactly_once()
 
 
 def test_s88_a_second_start_in_one_process_is_refused_and_the_first_goes_on(
-    ground: Ground, spark: SparkSession, tmp_path: Path
+    workspace: SparkWorkspace, spark: SparkSession, tmp_path: Path
 ) -> None:
-    gate = Gate(ground.work, file=1)
+    gate = Gate(workspace.work, file=1)
     plans: list[int] = []
-    ground.add_files(3)
-    job = ground.job(pipeline=lambda session: gate.stream(ground, session), trigger=None)
+    workspace.add_files(3)
+    job = workspace.job(pipeline=lambda session: gate.stream(workspace, session), trigger=None)
     run = job.start(spark)
     wait_until(gate.reached.exists, "epoch 1 is being staged")
-    before = sorted((ground.checkpoint / "onceward" / "manifests").iterdir())
+    before = sorted((workspace.checkpoint / "onceward" / "manifests").iterdir())
     spelled = tmp_path / "spelled"
-    spelled.symlink_to(ground.checkpoint)
-    for checkpoint in (ground.checkpoint, f"file:{ground.checkpoint}/", spelled):
+    spelled.symlink_to(workspace.checkpoint)
+    for checkpoint in (workspace.checkpoint, f"file:{workspace.checkpoint}/", spelled):
         with pytest.raises(Fenced, match="already runs on this checkpoint in this process"):
-            ground.job(checkpoint=checkpoint, hooks=Hooks(on_abort=plans.append)).start(spark)
+            workspace.job(checkpoint=checkpoint, hooks=Hooks(on_abort=plans.append)).start(spark)
         with pytest.raises(Fenced, match="already runs on this checkpoint in this process"):
-            foreach_batch(name="tested", checkpoint=checkpoint, sinks=sinks_of(ground))
+            foreach_batch(name="tested", checkpoint=checkpoint, sinks=sinks_of(workspace))
     assert plans == []
-    assert sorted((ground.checkpoint / "onceward" / "manifests").iterdir()) == before, "nothing was taken over"
+    assert sorted((workspace.checkpoint / "onceward" / "manifests").iterdir()) == before, "nothing was taken over"
     gate.opening.touch()
     wait_until(lambda: run.status().settled == 2, "all is delivered")
     run.stop()
-    ground.add_files(1)
-    ground.job().run(spark)
-    ground.expect_exactly_once()
+    workspace.add_files(1)
+    workspace.job().run(spark)
+    workspace.expect_exactly_once()
 
 
-def test_s88_a_query_that_died_has_let_go(ground: Ground, spark: SparkSession) -> None:
+def test_s88_a_query_that_died_has_let_go(workspace: SparkWorkspace, spark: SparkSession) -> None:
     """Nobody has waited for it, stopped it or closed it: a notebook whose cell is run again."""
-    ground.add_files(1)
+    workspace.add_files(1)
 
     def fail(epoch: int) -> None:
         raise RuntimeError("the hook says no")
 
-    run = ground.job(hooks=Hooks(on_pre_commit=fail)).start(spark)
+    run = workspace.job(hooks=Hooks(on_pre_commit=fail)).start(spark)
     wait_until(lambda: not run.query.isActive, "it died")
-    ground.job().run(spark)
-    ground.expect_exactly_once()
+    workspace.job().run(spark)
+    workspace.expect_exactly_once()
 
 
 def test_s88_a_callable_whose_query_ended_is_replaced_and_one_whose_query_runs_is_not(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
     """Nothing was closed, as users forget. A query that has no rows yet runs as well."""
-    ground.source.mkdir()
+    workspace.source.mkdir()
 
     def made() -> Any:
-        return foreach_batch(name="tested", checkpoint=ground.checkpoint, sinks=sinks_of(ground))
+        return foreach_batch(name="tested", checkpoint=workspace.checkpoint, sinks=sinks_of(workspace))
 
     first = made()
     second = made()
-    writer = ground.lucky(spark).writeStream.foreachBatch(second)
-    query = writer.option("checkpointLocation", str(ground.checkpoint)).start()
+    writer = workspace.lucky(spark).writeStream.foreachBatch(second)
+    query = writer.option("checkpointLocation", str(workspace.checkpoint)).start()
     try:
         with pytest.raises(Fenced, match="already runs"):
             made()
-        ground.add_files(1)
+        workspace.add_files(1)
         query.processAllAvailable()
         with pytest.raises(Fenced, match="already runs"):
-            ground.job().start(spark)
+            workspace.job().start(spark)
     finally:
         query.stop()
     third = made()
     with pytest.raises(StreamingQueryException, match="was closed, or another one was made"):
-        own_query(ground, spark, first, ground.work / "other").awaitTermination()
+        own_query(workspace, spark, first, workspace.work / "other").awaitTermination()
     third.close()
-    ground.expect_exactly_once()
+    workspace.expect_exactly_once()
 
 
 def test_s77_a_commit_that_hangs_ends_the_job_and_blocks_a_start_until_it_is_back(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
-    opening = ground.work / "open"
-    sinks = [Locked(ground.files, opening), SQLiteSink(ground.database, table="t")]
-    ground.add_files(2)
+    opening = workspace.work / "open"
+    sinks = [Locked(workspace.files, opening), SQLiteSink(workspace.database, table="t")]
+    workspace.add_files(2)
     began = time.monotonic()
     with pytest.raises(PublishFailed, match="commit_all has not come back") as caught:
-        ground.job(sinks, publish_deadline_s=2.0).run(spark)
+        workspace.job(sinks, publish_deadline_s=2.0).run(spark)
     assert time.monotonic() - began < 60
     assert (caught.value.epoch, caught.value.sink) == (0, "files:out")
-    assert ground.in_files() == [] == ground.in_table()
+    assert workspace.in_files() == [] == workspace.in_table()
     with pytest.raises(Fenced, match="commit_all of sink 'files:out' has not come back"):
-        ground.job(sinks).start(spark)
+        workspace.job(sinks).start(spark)
     opening.touch()
-    wait_until(lambda: started(ground, spark), "the call has come back")
-    ground.expect_exactly_once()
-    ground.expect_nothing_staged()
+    wait_until(lambda: started(workspace, spark), "the call has come back")
+    workspace.expect_exactly_once()
+    workspace.expect_nothing_staged()
 
 
-def started(ground: Ground, spark: SparkSession) -> bool:
+def started(workspace: SparkWorkspace, spark: SparkSession) -> bool:
     try:
-        ground.job().run(spark)
+        workspace.job().run(spark)
     except Fenced:
         return False
     return True
 
 
-def test_s77_a_stop_while_a_commit_hangs_is_bounded(ground: Ground, spark: SparkSession) -> None:
-    opening = ground.work / "open"
-    ground.add_files(2)
-    sinks = [Locked(ground.files, opening), SQLiteSink(ground.database, table="t")]
-    run = ground.job(sinks, trigger=None, publish_deadline_s=600.0).start(spark)
+def test_s77_a_stop_while_a_commit_hangs_is_bounded(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    opening = workspace.work / "open"
+    workspace.add_files(2)
+    sinks = [Locked(workspace.files, opening), SQLiteSink(workspace.database, table="t")]
+    run = workspace.job(sinks, trigger=None, publish_deadline_s=600.0).start(spark)
     wait_until(lambda: run.status().decided == 1, "both epochs are decided")
     with pytest.raises(PublishFailed, match="commit_all of sink 'files:out' has not come back"):
         run.stop(timeout_s=0.5)
     assert not run.query.isActive
     opening.touch()
-    wait_until(lambda: started(ground, spark), "the call has come back")
-    ground.expect_exactly_once()
+    wait_until(lambda: started(workspace, spark), "the call has come back")
+    workspace.expect_exactly_once()
 
 
 @pytest.mark.parametrize("small_epoch_rows", [0, 1000], ids=["by executors", "by the driver"])
 def test_s77_a_stop_while_staging_hangs_cancels_the_epoch(
-    ground: Ground, spark: SparkSession, small_epoch_rows: int
+    workspace: SparkWorkspace, spark: SparkSession, small_epoch_rows: int
 ) -> None:
     """The rows themselves do not come: a Spark job hangs, wherever the epoch is staged."""
-    gate = Gate(ground.work, file=1)
-    ground.add_files(3)
-    job = ground.job(
-        pipeline=lambda session: gate.stream(ground, session), trigger=None, small_epoch_rows=small_epoch_rows
+    gate = Gate(workspace.work, file=1)
+    workspace.add_files(3)
+    job = workspace.job(
+        pipeline=lambda session: gate.stream(workspace, session), trigger=None, small_epoch_rows=small_epoch_rows
     )
     run = job.start(spark)
     wait_until(gate.reached.exists, "epoch 1 is being staged")
@@ -273,41 +280,41 @@ def test_s77_a_stop_while_staging_hangs_cancels_the_epoch(
         run.stop(timeout_s=0.5)
     assert (run.query.isActive, run.status().settled) == (False, 0)
     gate.opening.touch()
-    ground.job(pipeline=lambda session: gate.stream(ground, session)).run(spark)
-    ground.expect_exactly_once()
-    ground.expect_nothing_staged()
+    workspace.job(pipeline=lambda session: gate.stream(workspace, session)).run(spark)
+    workspace.expect_exactly_once()
+    workspace.expect_nothing_staged()
 
 
 def test_s77_a_sink_that_hangs_while_the_driver_stages_is_bounded_by_the_epochs_time(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
-    opening = ground.work / "open"
-    ground.add_files(1)
-    ground.job().run(spark)
-    ground.add_files(2)
+    opening = workspace.work / "open"
+    workspace.add_files(1)
+    workspace.job().run(spark)
+    workspace.add_files(2)
     # The first epoch of a run is staged by executors, the next one by the driver.
-    sinks = [LockedWhileStaging(ground.files, opening, first_epoch=2), SQLiteSink(ground.database, table="t")]
+    sinks = [LockedWhileStaging(workspace.files, opening, first_epoch=2), SQLiteSink(workspace.database, table="t")]
     with pytest.raises(EpochTimedOut, match="staging on the driver has not come back") as caught:
-        ground.job(sinks, epoch_timeout_s=8.0).run(spark)
+        workspace.job(sinks, epoch_timeout_s=8.0).run(spark)
     assert caught.value.epoch == 2
-    assert {row["file"] for row in ground.in_table()} <= {0, 1}
+    assert {row["file"] for row in workspace.in_table()} <= {0, 1}
     opening.touch()
-    wait_until(lambda: started(ground, spark), "the call has come back")
-    ground.expect_exactly_once()
-    ground.expect_nothing_staged()
+    wait_until(lambda: started(workspace, spark), "the call has come back")
+    workspace.expect_exactly_once()
+    workspace.expect_nothing_staged()
 
 
-def test_s77_a_stop_while_the_driver_hangs_in_a_sink_says_so(ground: Ground, spark: SparkSession) -> None:
-    opening = ground.work / "open"
+def test_s77_a_stop_while_the_driver_hangs_in_a_sink_says_so(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    opening = workspace.work / "open"
     reached = threading.Event()
-    ground.add_files(2)
-    sinks = [LockedWhileStaging(ground.files, opening, first_epoch=1), SQLiteSink(ground.database, table="t")]
+    workspace.add_files(2)
+    sinks = [LockedWhileStaging(workspace.files, opening, first_epoch=1), SQLiteSink(workspace.database, table="t")]
 
     def second(epoch: int) -> None:
         if epoch == 1:
             reached.set()
 
-    run = ground.job(sinks, trigger=None, hooks=Hooks(on_begin=second)).start(spark)
+    run = workspace.job(sinks, trigger=None, hooks=Hooks(on_begin=second)).start(spark)
     assert reached.wait(240)
     stopping: list[BaseException] = []
 
@@ -326,5 +333,5 @@ def test_s77_a_stop_while_the_driver_hangs_in_a_sink_says_so(ground: Ground, spa
     assert "staging on the driver of sink" in str(error)
     opening.touch()
     wait_until(lambda: not run.query.isActive, "Spark has ended the query")
-    wait_until(lambda: started(ground, spark), "the call has come back")
-    ground.expect_exactly_once()
+    wait_until(lambda: started(workspace, spark), "the call has come back")
+    workspace.expect_exactly_once()

@@ -17,8 +17,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from .cluster import SETTINGS, standalone
-from .ground import PATIENCE_S, Ground
 from .processes import ended_at_last, said, start
+from .workspace import PATIENCE_S, SparkWorkspace
 
 ROWS = 5000
 DRIVER = Path(__file__).with_name("other_hosts_driver.py")
@@ -56,9 +56,9 @@ def results(tmp_path_factory: pytest.TempPathFactory, without: Callable[[str], N
         (work / name).mkdir()
     elsewhere = other_machine(work / "unshared", without)
     with standalone(work / "cluster", (), elsewhere) as address:
-        driver = start(Ground(work), str(DRIVER), master=address, settings=SETTINGS | BOTH, rows=ROWS)
+        driver = start(SparkWorkspace(work), str(DRIVER), master=address, settings=SETTINGS | BOTH, rows=ROWS)
         with ended_at_last(driver):
-            assert driver.wait(PATIENCE_S) == 0, said(Ground(work))
+            assert driver.wait(PATIENCE_S) == 0, said(SparkWorkspace(work))
     found = Results(json.loads((work / "came-of-it.json").read_text()))
     found.work = work
     return found

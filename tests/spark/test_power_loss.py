@@ -14,19 +14,19 @@ from onceward import Hooks, Job
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.testing.ext4 import MountRefused, PowerLosses, make_image, mounted
 
-from .ground import ROWS, Ground, read_files, visible
+from .workspace import ROWS, SparkWorkspace, read_files, visible
 
 FILES = 4
 
 
-def counting(ground: Ground, hooks: Hooks | None = None) -> Job:
+def counting(workspace: SparkWorkspace, hooks: Hooks | None = None) -> Job:
     """A count by file, from Spark's state: one row an epoch for the files, one a file in the table."""
 
     def counts(spark: SparkSession) -> DataFrame:
-        return ground.stream(spark).groupBy("file").count()
+        return workspace.stream(spark).groupBy("file").count()
 
-    sinks = [FileSink(ground.files), SQLiteSink(ground.database, table="t", mode="upsert", keys=["file"])]
-    return ground.job(sinks, pipeline=counts, output_mode="update", hooks=hooks or Hooks())
+    sinks = [FileSink(workspace.files), SQLiteSink(workspace.database, table="t", mode="upsert", keys=["file"])]
+    return workspace.job(sinks, pipeline=counts, output_mode="update", hooks=hooks or Hooks())
 
 
 @pytest.mark.cluster
@@ -44,19 +44,19 @@ def test_s74_spark_goes_on_from_what_a_power_loss_leaves(
     try:
         make_image(image, 96 << 20)
         with mounted(image, disk) as folder:
-            ground = Ground(folder)
-            ground.add_files(FILES)
+            workspace = SparkWorkspace(folder)
+            workspace.add_files(FILES)
             os.sync()
             hooks = Hooks(on_begin=at("begin"), on_pre_commit=at("pre-commit"), on_decision=at("decision"))
-            counting(ground, hooks).run(spark)
+            counting(workspace, hooks).run(spark)
             losses.take("after the end")
     except MountRefused as refused:
         without(str(refused))
     for copy, when in losses.taken:
         with mounted(copy, disk) as folder:
-            ground = Ground(folder)
-            counting(ground).run(spark)
+            workspace = SparkWorkspace(folder)
+            counting(workspace).run(spark)
             wanted = [{"file": number, "count": ROWS} for number in range(FILES)]
-            assert ground.in_table("SELECT * FROM t ORDER BY file") == wanted, when
-            assert sorted(read_files(visible(ground.files)), key=lambda row: row["file"]) == wanted, when
+            assert workspace.in_table("SELECT * FROM t ORDER BY file") == wanted, when
+            assert sorted(read_files(visible(workspace.files)), key=lambda row: row["file"]) == wanted, when
     record_sweep.append(f"power loss under Spark on ext4: {len(losses.taken)} copies of the disk")

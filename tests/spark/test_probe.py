@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from onceward.errors import Fenced, NotShared
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.sinks import FileSink
 from onceward.spark import probe
 from onceward.storage import LocalStorage
 
-from .ground import Ground, expect_exactly_once
+from .workspace import SparkWorkspace, expect_exactly_once
 
 Look = Callable[[Iterable[int]], Iterator[probe.Sight]]
 
@@ -69,23 +69,23 @@ def test_executors_that_cannot_be_asked_do_not_stop_the_job(
 
 
 def test_a_probe_that_a_crash_left_harms_nothing_and_goes_with_the_next_run(
-    ground: Ground, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
-    ground.add_files(1)
-    ground.job().run(spark)
-    record = IdentityFile(LocalStorage(ground.checkpoint / "onceward")).read()
+    workspace.add_files(1)
+    workspace.job().run(spark)
+    record = IdentityFile(LocalStorage(workspace.checkpoint / "onceward")).read()
     assert record is not None
-    places = [ground.files / ".onceward", ground.checkpoint / "onceward"]
+    places = [workspace.files / ".onceward", workspace.checkpoint / "onceward"]
     ours = f".onceward-probe-{record.identity.digest}-{record.identity.generation}-oldrun"
     others = f".onceward-probe-{record.identity.digest}-zzzzzzzz-oldrun"
     for place in places:
         for name in (ours, others):
             (place / name).write_text("left over")
-    assert len(FileSink(ground.files).receipts(record.identity)) == len(list(ground.files.glob("*.parquet")))
-    ground.add_files(1)
-    ground.job().run(spark)
+    assert len(FileSink(workspace.files).receipts(record.identity)) == len(list(workspace.files.glob("*.parquet")))
+    workspace.add_files(1)
+    workspace.job().run(spark)
     for place in places:
         assert not (place / ours).exists()
         assert (place / others).exists(), "another checkpoint's: it may be at work"
-    expect_exactly_once(ground.in_files(), ground.ids())
-    expect_exactly_once(spark.read.parquet(str(ground.files)).toArrow().to_pylist(), ground.ids())
+    expect_exactly_once(workspace.in_files(), workspace.ids())
+    expect_exactly_once(spark.read.parquet(str(workspace.files)).toArrow().to_pylist(), workspace.ids())

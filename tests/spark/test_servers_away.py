@@ -14,9 +14,9 @@ import pytest
 
 from onceward.testing.servers import Server
 
-from .ground import PATIENCE_S, Ground, expect_exactly_once, wait_until
 from .processes import kill, said, start
 from .servers import COMMAND, Servers, Tables, starts
+from .workspace import PATIENCE_S, SparkWorkspace, expect_exactly_once, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -27,15 +27,15 @@ LONG_AWAY_S = 180.0
 class Supervisor:
     """Starts a driver, and another whenever one ends, as an operator's tools would. Counts how they ended."""
 
-    def __init__(self, ground: Ground, servers: Servers, sinks: str) -> None:
-        self._ground, self._servers, self._sinks = ground, servers, sinks
+    def __init__(self, workspace: SparkWorkspace, servers: Servers, sinks: str) -> None:
+        self._workspace, self._servers, self._sinks = workspace, servers, sinks
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work)
         self.process = self._start()
         self.failures: list[str] = []
 
     def _start(self) -> subprocess.Popen[bytes]:
-        return start(self._ground, *COMMAND, trigger=None, sinks=self._sinks, **self._servers.urls)
+        return start(self._workspace, *COMMAND, trigger=None, sinks=self._sinks, **self._servers.urls)
 
     def __enter__(self) -> Supervisor:
         self._thread.start()
@@ -56,7 +56,7 @@ class Supervisor:
     def _work(self) -> None:
         while not self._over.wait(0.2):
             if self.process.poll() is not None:
-                self.failures.append(f"exit code {self.process.returncode}: {said(self._ground)}")
+                self.failures.append(f"exit code {self.process.returncode}: {said(self._workspace)}")
                 kill(self.process)
                 self.process = self._start()
 
@@ -75,59 +75,61 @@ def all_of(servers: Servers) -> list[Server]:
     return [servers.postgres, servers.mariadb, servers.redis]
 
 
-def settled(ground: Ground) -> int:
-    names = [path.name for path in (ground.checkpoint / "onceward" / "settled").glob("*")]
+def settled(workspace: SparkWorkspace) -> int:
+    names = [path.name for path in (workspace.checkpoint / "onceward" / "settled").glob("*")]
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def run_through_an_outage(
-    ground: Ground, servers: Servers, which: list[Server], *, sinks: str, seconds: float
+    workspace: SparkWorkspace, servers: Servers, which: list[Server], *, sinks: str, seconds: float
 ) -> Supervisor:
     """Three epochs before, three for which they are away, three afterwards; then a clean stop."""
-    ground.add_files(3)
-    with Supervisor(ground, servers, sinks) as supervisor:
-        wait_until(lambda: settled(ground) >= 1, "the job is at work")
-        away(which, seconds, lambda: ground.add_files(3))
-        ground.add_files(3)
-        wait_until(lambda: settled(ground) >= 8, f"everything is settled; {supervisor.failures[-1:]}")
-        assert supervisor.stop() == 0, said(ground)
+    workspace.add_files(3)
+    with Supervisor(workspace, servers, sinks) as supervisor:
+        wait_until(lambda: settled(workspace) >= 1, "the job is at work")
+        away(which, seconds, lambda: workspace.add_files(3))
+        workspace.add_files(3)
+        wait_until(lambda: settled(workspace) >= 8, f"everything is settled; {supervisor.failures[-1:]}")
+        assert supervisor.stop() == 0, said(workspace)
     return supervisor
 
 
-def expect_all_once(ground: Ground, servers: Servers, *, sinks: str) -> None:
+def expect_all_once(workspace: SparkWorkspace, servers: Servers, *, sinks: str) -> None:
     tables = Tables(servers.postgres)
     found = [tables.rows("by_key"), servers.mysql_rows("added" if sinks == "all" else "by_key")]
     if sinks == "all":
-        found += [tables.rows("added"), ground.in_files()]
+        found += [tables.rows("added"), workspace.in_files()]
     first = {row["id"]: row["luck"] for row in found[0]}
     for rows in found:
-        expect_exactly_once(rows, ground.ids())
+        expect_exactly_once(rows, workspace.ids())
         assert {row["id"]: row["luck"] for row in rows} == first, "the targets have one computation of every row"
-    assert servers.counts() == dict.fromkeys(ground.ids(), 1), "a counter tells what came twice"
+    assert servers.counts() == dict.fromkeys(workspace.ids(), 1), "a counter tells what came twice"
     assert tables.query("SELECT gid::text FROM pg_prepared_xacts") == []
     assert servers.mariadb.query("XA RECOVER") == []
-    ground.expect_nothing_staged()
+    workspace.expect_nothing_staged()
 
 
-def test_a_job_that_stages_without_its_servers_waits_for_them_and_goes_on(ground: Ground, servers: Servers) -> None:
+def test_a_job_that_stages_without_its_servers_waits_for_them_and_goes_on(
+    workspace: SparkWorkspace, servers: Servers
+) -> None:
     """One and the same driver: the publisher repeats what fails, and the epochs queue up behind it."""
-    supervisor = run_through_an_outage(ground, servers, all_of(servers), sinks="write-ahead", seconds=AWAY_S)
+    supervisor = run_through_an_outage(workspace, servers, all_of(servers), sinks="write-ahead", seconds=AWAY_S)
     assert supervisor.failures == []
-    assert starts(ground) == 1
-    expect_all_once(ground, servers, sinks="write-ahead")
+    assert starts(workspace) == 1
+    expect_all_once(workspace, servers, sinks="write-ahead")
 
 
 def test_a_job_that_ends_without_its_servers_is_started_again_until_they_are_back(
-    ground: Ground, servers: Servers
+    workspace: SparkWorkspace, servers: Servers
 ) -> None:
     """Tasks cannot stage in a server that is away, so the driver ends, and so do those after it."""
-    supervisor = run_through_an_outage(ground, servers, all_of(servers), sinks="all", seconds=AWAY_S)
+    supervisor = run_through_an_outage(workspace, servers, all_of(servers), sinks="all", seconds=AWAY_S)
     assert supervisor.failures
-    expect_all_once(ground, servers, sinks="all")
+    expect_all_once(workspace, servers, sinks="all")
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("which", ["postgres", "mariadb", "redis"])
-def test_each_server_is_away_for_minutes(ground: Ground, servers: Servers, which: str) -> None:
-    run_through_an_outage(ground, servers, [getattr(servers, which)], sinks="all", seconds=LONG_AWAY_S)
-    expect_all_once(ground, servers, sinks="all")
+def test_each_server_is_away_for_minutes(workspace: SparkWorkspace, servers: Servers, which: str) -> None:
+    run_through_an_outage(workspace, servers, [getattr(servers, which)], sinks="all", seconds=LONG_AWAY_S)
+    expect_all_once(workspace, servers, sinks="all")

@@ -13,9 +13,9 @@ import pytest
 
 from onceward.connections.postgres import PostgresError
 
-from .ground import ROWS, Ground, expect_exactly_once, wait_until
 from .processes import ended_at_last, kill, run_to_end, said, start
 from .servers import COMMAND, Servers, Tables, starts
+from .workspace import ROWS, SparkWorkspace, expect_exactly_once, wait_until
 
 pytestmark = pytest.mark.cluster
 KILLS = 6
@@ -24,8 +24,8 @@ KILLS = 6
 class Watcher:
     """Polls the tables all the while, and notes what must never be seen."""
 
-    def __init__(self, tables: Tables, ground: Ground) -> None:
-        self._tables, self._ground = tables, ground
+    def __init__(self, tables: Tables, workspace: SparkWorkspace) -> None:
+        self._tables, self._workspace = tables, workspace
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self.sights: set[str] = set()
@@ -52,8 +52,8 @@ class Watcher:
     def _look(self) -> None:
         for table in ("added", "by_key"):
             found = self._tables.query(f"SELECT file, count(*), count(DISTINCT id) FROM {table} GROUP BY file")
-            decided = self._ground.logs.decided()
-            epochs = self._ground.epochs_of(file for file, _, _ in found)
+            decided = self._workspace.logs.decided()
+            epochs = self._workspace.epochs_of(file for file, _, _ in found)
             for epoch, (file, rows, ids) in zip(epochs, found, strict=True):
                 if rows != ids:
                     self.sights.add(f"{table} has {rows} rows and {ids} ids of file {file}")
@@ -64,37 +64,37 @@ class Watcher:
 
 
 def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one_computation(
-    ground: Ground, servers: Servers, record_property: pytest.RecordProperty
+    workspace: SparkWorkspace, servers: Servers, record_property: pytest.RecordProperty
 ) -> None:
     seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
     print(f"ONCEWARD_SEED={seed}")
     record_property("seed", seed)
     dice = random.Random(seed)
     tables = Tables(servers.postgres)
-    with Watcher(tables, ground) as watcher:
+    with Watcher(tables, workspace) as watcher:
         for number in range(KILLS):
-            ground.add_files(dice.randrange(3, 6))
-            live_and_die(ground, servers, dice, kills_servers=number % 2 == 1)
-        code = run_to_end(ground, *COMMAND, **servers.urls)
-        assert code == 0, said(ground)
-    files = {row["id"]: row["luck"] for row in ground.in_files()}
-    for rows in (ground.in_files(), tables.rows("added"), tables.rows("by_key"), servers.mysql_rows()):
-        expect_exactly_once(rows, ground.ids())
+            workspace.add_files(dice.randrange(3, 6))
+            live_and_die(workspace, servers, dice, kills_servers=number % 2 == 1)
+        code = run_to_end(workspace, *COMMAND, **servers.urls)
+        assert code == 0, said(workspace)
+    files = {row["id"]: row["luck"] for row in workspace.in_files()}
+    for rows in (workspace.in_files(), tables.rows("added"), tables.rows("by_key"), servers.mysql_rows()):
+        expect_exactly_once(rows, workspace.ids())
         assert {row["id"]: row["luck"] for row in rows} == files, "the targets have one computation of every row"
-    assert servers.counts() == dict.fromkeys(ground.ids(), 1), "a counter tells what came twice"
+    assert servers.counts() == dict.fromkeys(workspace.ids(), 1), "a counter tells what came twice"
     assert tables.query("SELECT gid::text FROM pg_prepared_xacts") == []
     assert servers.mariadb.query("XA RECOVER") == []
-    ground.expect_nothing_staged()
+    workspace.expect_nothing_staged()
     assert not watcher.sights, f"seed {seed}: {watcher.sights}"
     assert watcher.looks
 
 
-def live_and_die(ground: Ground, servers: Servers, dice: random.Random, *, kills_servers: bool) -> None:
+def live_and_die(workspace: SparkWorkspace, servers: Servers, dice: random.Random, *, kills_servers: bool) -> None:
     """A driver that is killed some time after it came up; one of its servers too, and first, where that is asked."""
-    before = starts(ground)
-    process = start(ground, *COMMAND, trigger=None, small=dice.choice([0, 1000]), **servers.urls)
+    before = starts(workspace)
+    process = start(workspace, *COMMAND, trigger=None, small=dice.choice([0, 1000]), **servers.urls)
     with ended_at_last(process):
-        wait_until(lambda: starts(ground) > before or process.poll() is not None, "the driver starts")
+        wait_until(lambda: starts(workspace) > before or process.poll() is not None, "the driver starts")
         threading.Event().wait(dice.uniform(0.0, 4.0))
         if kills_servers:
             server = dice.choice([servers.postgres, servers.mariadb, servers.redis])

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from .ground import Ground
 from .sinks import RecordingSink
+from .workspace import SparkWorkspace
 
 COLUMNS = {
     "boolean": "id % 2 = 0",
@@ -50,18 +50,20 @@ def zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_both_ways_of_staging_give_the_same_types_and_values(ground: Ground, spark: SparkSession, zone: str) -> None:
+def test_both_ways_of_staging_give_the_same_types_and_values(
+    workspace: SparkWorkspace, spark: SparkSession, zone: str
+) -> None:
     def all_types(session: SparkSession) -> DataFrame:
         plain = [f"{expression} AS `{name}`" for name, expression in COLUMNS.items()]
         holes = [f"if(id % 3 = 0, null, {expression}) AS `{name}_or_null`" for name, expression in COLUMNS.items()]
-        return ground.stream(session).selectExpr("id", *plain, *holes)
+        return workspace.stream(session).selectExpr("id", *plain, *holes)
 
-    ground.add_files(2)
+    workspace.add_files(2)
     recorded = {}
     for small in (0, 1000):
-        sink = RecordingSink(ground.work / f"recorded-{small}")
-        checkpoint = ground.work / f"checkpoint-{small}"
-        ground.job([sink], checkpoint=checkpoint, pipeline=all_types, small_epoch_rows=small).run(spark)
+        sink = RecordingSink(workspace.work / f"recorded-{small}")
+        checkpoint = workspace.work / f"checkpoint-{small}"
+        workspace.job([sink], checkpoint=checkpoint, pipeline=all_types, small_epoch_rows=small).run(spark)
         on_driver = [sink.processes(epoch) == {os.getpid()} for epoch in range(2)]
         assert on_driver == [False, small > 0], "the first epoch of a run is staged by executors"
         recorded[small] = one_table(sink.tables(1))
@@ -90,13 +92,15 @@ def as_bytes(table: pa.Table) -> bytes:
     return bytes(buffer.getvalue())
 
 
-def test_an_epoch_larger_than_the_limit_goes_to_the_executors_after_all(ground: Ground, spark: SparkSession) -> None:
+def test_an_epoch_larger_than_the_limit_goes_to_the_executors_after_all(
+    workspace: SparkWorkspace, spark: SparkSession
+) -> None:
     """And so does the one after it, since it may be as large; then the driver is asked again."""
     for rows in (20, 20, 30, 31, 20, 20):
-        ground.add_files(1, rows)
-    sink = RecordingSink(ground.work / "recorded")
-    ground.job([sink], small_epoch_rows=30).run(spark)
+        workspace.add_files(1, rows)
+    sink = RecordingSink(workspace.work / "recorded")
+    workspace.job([sink], small_epoch_rows=30).run(spark)
     on_driver = [sink.processes(epoch) == {os.getpid()} for epoch in range(6)]
     assert on_driver == [False, True, True, False, False, True]
     rows = [row["id"] for epoch in range(6) for table in sink.tables(epoch) for row in table.to_pylist()]
-    assert sorted(rows) == ground.ids()
+    assert sorted(rows) == workspace.ids()

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from .ground import Ground
 from .sinks import RecordingSink
+from .workspace import SparkWorkspace
 
 STATE = "spark.sql.streaming.stateStore"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -66,15 +66,18 @@ def add_epoch(source: Path, number: int, keys: int) -> None:
     os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number))
 
 
-def test_state_and_output_are_of_one_computation(ground: Ground, spark: SparkSession, store: str) -> None:
-    sink = RecordingSink(ground.work / "recorded")
-    job = ground.job(
-        [sink], pipeline=lambda session: counted(ground.source, session), output_mode="update", small_epoch_rows=SMALL
+def test_state_and_output_are_of_one_computation(workspace: SparkWorkspace, spark: SparkSession, store: str) -> None:
+    sink = RecordingSink(workspace.work / "recorded")
+    job = workspace.job(
+        [sink],
+        pipeline=lambda session: counted(workspace.source, session),
+        output_mode="update",
+        small_epoch_rows=SMALL,
     )
     starts = [0, *RESTART_AT, len(EPOCHS)]
     for first, last in pairwise(starts):
         for epoch in range(first, last):
-            add_epoch(ground.source, epoch, EPOCHS[epoch])
+            add_epoch(workspace.source, epoch, EPOCHS[epoch])
         job.run(spark)
     on_driver = {epoch for epoch in range(len(EPOCHS)) if sink.processes(epoch) == {os.getpid()}}
     # The first epoch of each start, those that turned out too large, and those after them go to the executors.

@@ -20,7 +20,7 @@ from onceward.sinks import FileSink
 from onceward.spark import checkpoint
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
-from onceward.wal import SegmentWriter, Shelf
+from onceward.wal import SegmentStore, SegmentWriter
 
 JOB = JobIdentity(JobName("page views"), Generation("aaaaaaaa"))
 ROWS = pa.record_batch({"id": pa.array([1, 2, 3, 4], pa.int64()), "app": ["a", "b", "a", "b"]})
@@ -133,7 +133,7 @@ def test_folders_that_were_made_for_a_file_are_on_the_disk_with_it(disk: Disk) -
 
 def test_a_segment_and_its_name_are_on_the_disk_when_its_handle_is_given_out(disk: Disk) -> None:
     storage = LocalStorage(disk.root)
-    path = Shelf(storage).path(context(SinkName("sink")))
+    path = SegmentStore(storage).path(context(SinkName("sink")))
     writer = SegmentWriter(storage, path, ROWS.schema)
     writer.write(ROWS)
     handle = writer.finish()

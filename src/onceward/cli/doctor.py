@@ -11,12 +11,12 @@ from rich.markup import escape
 
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
-from onceward.contracts import Grade
+from onceward.contracts import Severity
 
 _SIGNS = {
-    Grade.FINE: "[green]✓ fine[/]   ",
-    Grade.WARNING: "[yellow]! warning[/]",
-    Grade.WRONG: "[bold red]✗ wrong[/]  ",
+    Severity.OK: "[green]✓ ok[/]     ",
+    Severity.WARNING: "[yellow]! warning[/]",
+    Severity.ERROR: "[bold red]✗ error[/]  ",
 }
 
 
@@ -37,10 +37,10 @@ def doctor(
     for finding in examine(job, spark):
         found.append(finding)
         if not json:
-            out.print(f"{_SIGNS[finding.grade]} [bold]{escape(finding.about)}[/]: {escape(finding.says)}")
-            if finding.mend:
-                out.print(f"           [cyan]mend[/]: {escape(finding.mend)}")
+            out.print(f"{_SIGNS[finding.severity]} [bold]{escape(finding.about)}[/]: {escape(finding.detail)}")
+            if finding.fix:
+                out.print(f"           [cyan]fix[/]: {escape(finding.fix)}")
     if json:
-        show_json([{"about": f.about, "grade": f.grade.value, "says": f.says, "mend": f.mend} for f in found])
-    if any(finding.grade is Grade.WRONG for finding in found):
+        show_json([{"about": f.about, "severity": f.severity.value, "detail": f.detail, "fix": f.fix} for f in found])
+    if any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(2)

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
-from onceward.job import job_ground
+from onceward.job import job_context
 from onceward.recovery import divert_poison, find_poison
 
 poison = typer.Typer(
@@ -24,7 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @poison.command()
 def show(target: Target, json: Json = False) -> None:
     """The rows of the first unpublished epoch that a target rejects, and why. Changes nothing."""
-    rows = find_poison(job_ground(load_job(target)))
+    rows = find_poison(job_context(load_job(target)))
     if json:
         show_json(rows)
         return
@@ -45,7 +45,7 @@ def divert(
     json: Json = False,
 ) -> None:
     """Write the rejected rows to a file and leave them out: the next start publishes the rest. Stop the job first."""
-    files = divert_poison(job_ground(load_job(target), past_damage=True), to.resolve())
+    files = divert_poison(job_context(load_job(target), past_damage=True), to.resolve())
     if json:
         show_json({"files": [str(path) for path in files]})
         return

@@ -47,7 +47,7 @@ def recover(
         hooks=Hooks(),
         accept=accept or (),
         limits=loaded.publish_limits,
-        tell=plans.append,
+        on_plan=plans.append,
     )
     _show(Plan(tuple(step for plan in plans for step in plan.steps)), as_json=json, looked=True)
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
-from onceward.job import job_ground
+from onceward.job import job_context
 from onceward.recovery import Replay, plan_replay
 from onceward.recovery import replay as publish_again
 
@@ -25,14 +25,14 @@ def replay(
 ) -> None:
     """Publish again exactly the epochs that a restored target lacks, from what `keep_published` has kept. Stop the job
     first."""
-    ground = job_ground(load_job(target))
-    planned = plan_replay(ground, out_of_order=out_of_order)
+    context = job_context(load_job(target))
+    planned = plan_replay(context, out_of_order=out_of_order)
     if not json:
         _show(planned)
     if planned and not dry_run:
         if not yes and not json:
             typer.confirm("Publish them again?", abort=True)
-        publish_again(ground, out_of_order=out_of_order)
+        publish_again(context, out_of_order=out_of_order)
     if json:
         show_json({"replayed": not dry_run, "epochs": planned})
     elif planned and not dry_run:

@@ -10,9 +10,9 @@ import typer
 from onceward.cli.ask import Because, Yes, ask, who
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
-from onceward.epoch import Ground
+from onceward.epoch import RunContext
 from onceward.identity import JobName, SinkName
-from onceward.job import job_ground, job_parts
+from onceward.job import job_context, job_parts
 from onceward.recovery import (
     Proposal,
     propose_accept_loss,
@@ -45,9 +45,9 @@ def slot_is_in(
     json: Json = False,
 ) -> None:
     """The rows of one slot are in the target, whoever brought them there: it is left out of publishing."""
-    ground = job_ground(load_job(target))
-    proposal = propose_slot_is_in(ground, epoch=epoch, sink=SinkName(sink), slot=slot)
-    _record(ground, proposal, yes=yes, because=because, json=json)
+    context = job_context(load_job(target))
+    proposal = propose_slot_is_in(context, epoch=epoch, sink=SinkName(sink), slot=slot)
+    _record(context, proposal, yes=yes, because=because, json=json)
 
 
 @resolve.command("epoch-is-published")
@@ -55,9 +55,9 @@ def epoch_is_published(
     target: Target, epoch: Epoch, sink: Sink = None, yes: Yes = False, because: Because = None, json: Json = False
 ) -> None:
     """All rows of an epoch are in the target: nothing more of it is published."""
-    ground = job_ground(load_job(target))
-    proposal = propose_epoch_is_published(ground, epoch=epoch, sink=SinkName(sink) if sink is not None else None)
-    _record(ground, proposal, yes=yes, because=because, json=json)
+    context = job_context(load_job(target))
+    proposal = propose_epoch_is_published(context, epoch=epoch, sink=SinkName(sink) if sink is not None else None)
+    _record(context, proposal, yes=yes, because=because, json=json)
 
 
 @resolve.command("accept-loss")
@@ -65,9 +65,9 @@ def accept_loss(
     target: Target, epoch: Epoch, sink: Sink = None, yes: Yes = False, because: Because = None, json: Json = False
 ) -> None:
     """What is not published of an epoch is given up, and the job goes on without it."""
-    ground = job_ground(load_job(target))
-    proposal = propose_accept_loss(ground, epoch=epoch, sink=SinkName(sink) if sink is not None else None)
-    _record(ground, proposal, yes=yes, because=because, json=json)
+    context = job_context(load_job(target))
+    proposal = propose_accept_loss(context, epoch=epoch, sink=SinkName(sink) if sink is not None else None)
+    _record(context, proposal, yes=yes, because=because, json=json)
 
 
 @resolve.command()
@@ -79,8 +79,8 @@ def withdraw(
     json: Json = False,
 ) -> None:
     """A resolution no longer holds: it was a mistake, or its file is damaged."""
-    ground = job_ground(load_job(target), past_damage=True)
-    _record(ground, propose_withdraw(ground, number), yes=yes, because=because, json=json)
+    context = job_context(load_job(target), past_damage=True)
+    _record(context, propose_withdraw(context, number), yes=yes, because=because, json=json)
 
 
 @resolve.command()
@@ -105,9 +105,9 @@ def identity(
     out.print(f"[green]written down[/]: this checkpoint is generation {new.identity.generation}")
 
 
-def _record(ground: Ground, proposal: Proposal, *, yes: bool, because: str | None, json: bool) -> None:
+def _record(context: RunContext, proposal: Proposal, *, yes: bool, because: str | None, json: bool) -> None:
     reason = ask(proposal.lines, yes=yes, because=because)
-    done = record(ground.storage, proposal, by=who(), at=datetime.now(UTC), because=reason)
+    done = record(context.storage, proposal, by=who(), at=datetime.now(UTC), because=reason)
     if json:
         show_json({"resolution": done.number, "kind": done.kind.value, "epoch": done.epoch, "sink": done.sink})
         return

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
-from onceward.job import job_ground
+from onceward.job import job_context
 from onceward.observe import CheckpointStatus, EpochState, read_state, read_status, with_in_doubt
 from onceward.recovery import in_doubt
 from onceward.storage import local_path
@@ -49,7 +49,7 @@ def status(
     if state:
         found = replace(found, state=_state(local_path(checkpoint), epoch, rows))
     if job is not None:
-        found = with_in_doubt(found, in_doubt(job_ground(replace(load_job(job), checkpoint=checkpoint))))
+        found = with_in_doubt(found, in_doubt(job_context(replace(load_job(job), checkpoint=checkpoint))))
     if json:
         show_json(found)
         return
@@ -92,7 +92,7 @@ def _sinks(found: CheckpointStatus) -> Table:
     columns = ["sink", "guarantee", "by means of", "pending epochs", "pending rows"]
     table = Table(*columns, *(["in doubt", "oldest"] if asked else []), title="sinks", title_justify="left")
     for sink in found.sinks:
-        cells = [sink.name, sink.guarantee or "-", sink.means, str(sink.pending_epochs), f"{sink.pending_rows:,}"]
+        cells = [sink.name, sink.guarantee or "-", sink.mechanism, str(sink.pending_epochs), f"{sink.pending_rows:,}"]
         table.add_row(*cells, *([str(sink.in_doubt), show_age(sink.oldest_in_doubt_s)] if asked else []))
     return table
 

@@ -11,8 +11,8 @@ from rich.markup import escape
 from onceward.cli.ask import Because, Yes, ask, who
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
-from onceward.epoch import Ground
-from onceward.job import job_ground
+from onceward.epoch import RunContext
+from onceward.job import job_context
 from onceward.recovery import (
     InDoubt,
     Verdict,
@@ -43,8 +43,8 @@ def list_(
     json: Json = False,
 ) -> None:
     """Every transaction of the job in its targets: its epoch and age, what becomes of it, and why."""
-    ground = job_ground(load_job(target))
-    found = in_doubt(ground) + (strays(ground) if all_ else [])
+    context = job_context(load_job(target))
+    found = in_doubt(context) + (strays(context) if all_ else [])
     if json:
         show_json([_as_json(one) for one in found])
         return
@@ -63,7 +63,7 @@ def list_(
 def commit(target: Target, name: Name, json: Json = False) -> None:
     """Publish the decided epochs up to this transaction, in order. Refused if its epoch is not decided."""
     job = load_job(target)
-    settled = commit_by_hand(job_ground(job), name, job.publish_limits)
+    settled = commit_by_hand(job_context(job), name, job.publish_limits)
     if json:
         show_json({"transaction": name, "settled": settled})
         return
@@ -87,24 +87,24 @@ def abort(
     """Abort a transaction that nobody will ever publish. Refused if its rows belong to an epoch."""
     if (name is None) != all_:
         raise typer.BadParameter("give the name of one transaction, or --all", param_hint="NAME")
-    ground = job_ground(load_job(target))
-    if name is not None and any(one.transaction == name for one in in_doubt(ground)):
-        abort_by_hand(ground, name)
+    context = job_context(load_job(target))
+    if name is not None and any(one.transaction == name for one in in_doubt(context)):
+        abort_by_hand(context, name)
         aborted = [name]
     else:
-        aborted = _abort_strays(ground, to_abort(ground, name=name, generation=generation), yes=yes, because=because)
+        aborted = _abort_strays(context, to_abort(context, name=name, generation=generation), yes=yes, because=because)
     if json:
         show_json({"transaction": name, "aborted": True} if name is not None else {"aborted": aborted})
         return
     out.print(f"[green]aborted[/] {', '.join(aborted)}" if aborted else "[green]nothing[/] was there to abort")
 
 
-def _abort_strays(ground: Ground, chosen: list[InDoubt], *, yes: bool, because: str | None) -> list[str]:
+def _abort_strays(context: RunContext, chosen: list[InDoubt], *, yes: bool, because: str | None) -> list[str]:
     if not chosen:
         return []
     lines = [f"{len(chosen)} transactions are aborted; what is in them is lost for good:"]
     reason = ask([*lines, *(f"  {one.transaction}: {one.why}" for one in chosen)], yes=yes, because=because)
-    abort_strays(ground, chosen, by=who(), at=datetime.now(UTC), because=reason)
+    abort_strays(context, chosen, by=who(), at=datetime.now(UTC), because=reason)
     return [one.transaction for one in chosen]
 
 

@@ -27,7 +27,7 @@ class MySQLCheckpointCommitter(CheckpointCommitter):
         require_driver()
         if not table or "\0" in table or len(table) > 64:
             raise ConfigurationError(f"{table!r} cannot be a table", hint="choose another name, of at most 64 letters")
-        self.address = Address.checked(url)
+        self.address = Address.parse(url)
         self.lock_timeout_s, self.timeout_s = lock_timeout_s, timeout_s
         self._table = quoted(table)
         self._scope: tuple[str, str, str] | None = None

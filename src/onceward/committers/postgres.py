@@ -24,7 +24,7 @@ class PostgresCheckpointCommitter(CheckpointCommitter):
         require_driver()
         if not table or "\0" in table or len(table.encode()) > 63:
             raise ConfigurationError(f"{table!r} cannot be a table", hint="choose another name, of at most 63 bytes")
-        self.address = Address.checked(url, lock_timeout_s=lock_timeout_s)
+        self.address = Address.parse(url, lock_timeout_s=lock_timeout_s)
         self._table = quoted(table) if schema is None else f"{quoted(schema)}.{quoted(table)}"
         self._scope: tuple[str, str, str] | None = None
 

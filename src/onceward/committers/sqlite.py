@@ -22,7 +22,7 @@ class SQLiteCheckpointCommitter(CheckpointCommitter):
         *,
         lock_timeout_s: float = 30.0,
     ) -> None:
-        self.file = SQLiteFile.checked(path, lock_timeout_s)
+        self.file = SQLiteFile.parse(path, lock_timeout_s)
         if not table or "\0" in table or table.lower().startswith("sqlite_"):
             raise ConfigurationError(f"{table!r} cannot be a table", hint="choose another name")
         self.table = table

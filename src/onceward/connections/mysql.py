@@ -44,7 +44,7 @@ class Address:
     options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def checked(cls, url: str) -> Self:
+    def parse(cls, url: str) -> Self:
         """The address that `url` spells. What is wrong with it is told without repeating any of it."""
         try:
             parts = urlsplit(url)

@@ -54,7 +54,7 @@ class Address:
     timeout_s: float = TIMEOUT_S
 
     @classmethod
-    def checked(cls, url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S, timeout_s: float = TIMEOUT_S) -> Self:
+    def parse(cls, url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S, timeout_s: float = TIMEOUT_S) -> Self:
         """The address, if libpq can make sense of it."""
         for option, seconds in (("lock_timeout_s", lock_timeout_s), ("timeout_s", timeout_s)):
             # Of less than a millisecond the server would make 0, which is no limit.
@@ -120,18 +120,18 @@ class Session:
         from adbc_driver_postgresql import dbapi
 
         self.address = address
-        with self._told_plainly():
+        with self._as_postgres_error():
             self._connection = dbapi.connect(address.url, autocommit=True)
 
     def run(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """One statement; its rows, if it has any."""
-        with self._told_plainly(), self._connection.cursor() as cursor:
+        with self._as_postgres_error(), self._connection.cursor() as cursor:
             cursor.execute(statement, parameters or None)
             return list(cursor.fetchall()) if cursor.description else []
 
     def copy(self, table: str, schema: str | None, rows: pa.RecordBatchReader | pa.Table) -> int:
         """Append rows by binary COPY, column by column of the same name. Without a schema: a temporary table."""
-        with self._told_plainly(), self._connection.cursor() as cursor:
+        with self._as_postgres_error(), self._connection.cursor() as cursor:
             count: int = cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema, temporary=schema is None)
             return count
 
@@ -207,7 +207,7 @@ class Session:
         self.close()
 
     @contextlib.contextmanager
-    def _told_plainly(self) -> Iterator[None]:
+    def _as_postgres_error(self) -> Iterator[None]:
         from adbc_driver_manager import Error
 
         try:
@@ -228,7 +228,7 @@ _idle: dict[int, list[Session]] = {}
 _idle_lock = threading.Lock()
 
 
-def take(address: Address) -> Session:
+def acquire(address: Address) -> Session:
     """A session that was given back, if it still answers, or a new one: connecting costs more than a transaction."""
     return _answering(address, lambda session: session.run("SELECT 1"))
 
@@ -264,7 +264,7 @@ def _answering(address: Address, first: Callable[[Session], object]) -> Session:
             return session
 
 
-def give_back(session: Session) -> None:
+def release(session: Session) -> None:
     """Keep a session, with no transaction open in it, for the next one who asks; the one that waited longest goes."""
     with _idle_lock:
         waiting = _idle.setdefault(os.getpid(), [])
@@ -275,20 +275,20 @@ def give_back(session: Session) -> None:
 
 
 @contextlib.contextmanager
-def borrowed(address: Address) -> Iterator[Session]:
+def pooled(address: Address) -> Iterator[Session]:
     """A session that is given back, unless something went wrong while it was used."""
-    session = take(address)
+    session = acquire(address)
     try:
         yield session
     except BaseException:
         session.close()
         raise
-    give_back(session)
+    release(session)
 
 
 @contextlib.contextmanager
 def bounded(address: Address) -> Iterator[Session]:
-    """A transaction in a borrowed session, for statements that have to wait for nothing without end."""
+    """A transaction in a pooled session, for statements that have to wait for nothing without end."""
     session = begun(address)
     try:
         yield session
@@ -296,7 +296,7 @@ def bounded(address: Address) -> Iterator[Session]:
     except BaseException:
         session.close()
         raise
-    give_back(session)
+    release(session)
 
 
 @contextlib.contextmanager
@@ -313,7 +313,7 @@ def reading(address: Address) -> Iterator[Session]:
     except PostgresError:
         session.close()
     else:
-        give_back(session)
+        release(session)
 
 
 @atexit.register

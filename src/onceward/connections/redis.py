@@ -73,7 +73,7 @@ Call: TypeAlias = "tuple[redis.Redis, str | bytes, Sequence[str | int | bytes]]"
 
 
 @dataclass
-class Way:
+class RedisConnection:
     """Open connections to the server that the URL names and, in a cluster, to the others."""
 
     seed: redis.Redis
@@ -155,7 +155,7 @@ def sha_of(source: str) -> str:
 
 
 @contextmanager
-def opened(url: str, timeout_s: float) -> Iterator[Way]:
+def opened(url: str, timeout_s: float) -> Iterator[RedisConnection]:
     """Connect, without the driver's own repetitions: who repeats is decided by the receipt."""
     redis = driver()
     retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
@@ -172,7 +172,7 @@ def opened(url: str, timeout_s: float) -> Iterator[Way]:
 
         seed = connect()
         info: Mapping[str, Any] = seed.info()
-        yield Way(seed, bool(info.get("cluster_enabled")), info, connect)
+        yield RedisConnection(seed, bool(info.get("cluster_enabled")), info, connect)
 
 
 def _places(seed: redis.Redis) -> list[tuple[int, int, tuple[str, int]]]:

@@ -21,7 +21,7 @@ class SQLiteFile:
     lock_timeout_s: float
 
     @classmethod
-    def checked(cls, path: str | os.PathLike[str], lock_timeout_s: float) -> Self:
+    def parse(cls, path: str | os.PathLike[str], lock_timeout_s: float) -> Self:
         """The file, if it is one that can be shared by several runs."""
         text = os.fspath(path)
         if not text or text == ":memory:" or text.startswith("file:") or "://" in text or "\0" in text:

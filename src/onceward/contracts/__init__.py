@@ -9,7 +9,7 @@ from onceward.contracts.context import Handle, Json, Receipt, RejectedRow, SlotC
 from onceward.contracts.decisions import Barrier, DecisionLog, Log
 from onceward.contracts.engine import EngineTarget, EngineWritten
 from onceward.contracts.facts import refuse_change, what_changed
-from onceward.contracts.finding import Finding, Grade, Needs
+from onceward.contracts.finding import Finding, Severity, Workload
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.hooks import Hooks
 from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, TryAgain
@@ -35,19 +35,18 @@ __all__ = [
     "EngineTarget",
     "EngineWritten",
     "Finding",
-    "Grade",
     "Guarantee",
     "Handle",
     "Hooks",
     "Json",
     "Log",
     "Lost",
-    "Needs",
     "Outcome",
     "Receipt",
     "RejectedRow",
     "RetryLater",
     "RowWise",
+    "Severity",
     "Sink",
     "SlotContext",
     "SlotValues",
@@ -56,6 +55,7 @@ __all__ = [
     "TransactionalWriteAheadSink",
     "TryAgain",
     "TwoPhaseCommitSink",
+    "Workload",
     "WriteAheadSink",
     "refuse_change",
     "what_changed",

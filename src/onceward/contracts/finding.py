@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Grade(Enum):
+class Severity(Enum):
     """How bad it is. Only what is wrong keeps a job from starting."""
 
-    FINE = "fine"
+    OK = "ok"
     WARNING = "warning"
-    WRONG = "wrong"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `mend` is the statement, setting or command that puts it right."""
+    """One thing that was looked at. `fix` is the statement, setting or command that puts it right."""
 
     about: str
-    grade: Grade
-    says: str
-    mend: str | None = None
+    severity: Severity
+    detail: str
+    fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Workload:
     """What a job will ask of a sink: slots in an epoch, and epochs that may wait for their publication."""
 
     slots: int

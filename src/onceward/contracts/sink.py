@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Receipt, RejectedRow, SlotContext, SlotValues
-from onceward.contracts.finding import Finding, Needs
+from onceward.contracts.finding import Finding, Workload
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.outcome import Outcome
 from onceward.identity import JobIdentity, JobName, SinkName, checked_name
@@ -28,7 +28,7 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
 
     guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
     """The most this sink can give."""
-    means: ClassVar[str] = ""
+    mechanism: ClassVar[str] = ""
     """By which means, in a few words; shown by `onceward status` and in the docs."""
     takes_empty_epochs: bool = False
     """True: an epoch without rows is published too, as one slot without rows, by a transactional write-ahead sink that
@@ -36,7 +36,7 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     receipts_are_output: bool = False
     """True: the receipts are the output itself (names of files), which people may compact or remove once it is settled.
     Only those of the newest epoch are then expected to stay."""
-    other_way: AnySink | None = None
+    alternate: AnySink | None = None
     """The same target by the other template, of the same name: publishes what an earlier run staged that way."""
 
     def __init__(self, *, name: str) -> None:
@@ -49,7 +49,7 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
         """
         return None
 
-    def cautions(self, needs: Needs) -> Iterable[Finding]:
+    def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """Driver, after `check`, at every start and by `onceward doctor`: what is fine and what may give trouble later.
 
         It changes nothing. What would give trouble at once is for `check` to refuse.
@@ -103,7 +103,7 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
     by the process that made it. Several attempts of one slot may be open at the same time.
     """
 
-    means = "two-phase commit"
+    mechanism = "two-phase commit"
     transaction_timeout_s: float | None = None
     """How long the target keeps a pre-committed transaction; None for ever."""
     transaction_timeout_warning: float = 0.8
@@ -179,7 +179,7 @@ class WriteAheadSink(Sink):
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
-    means = "write-ahead log, committer beside the target"
+    mechanism = "write-ahead log, committer beside the target"
     committer: CheckpointCommitter | None
     """Remembers each slot that was sent. None: only the settled watermark remembers, and only whole epochs."""
 
@@ -197,7 +197,7 @@ class TransactionalWriteAheadSink(Sink):
     Exactly-once, because "was it sent?" is answered by the target itself.
     """
 
-    means = "write-ahead log, receipt in the target's transaction"
+    mechanism = "write-ahead log, receipt in the target's transaction"
     epoch_at_once: ClassVar[bool] = True
     """True: `send_transaction` gets all slots of an epoch, for one transaction. False: one slot at a time."""
 
@@ -230,7 +230,7 @@ class TemplateChoice(Sink):
     def choose(self) -> AnySink:
         """Driver, at every start, before anything else: the sink to work with. May ask the target what it allows.
 
-        It has this one's name. Where an earlier start may have chosen otherwise, its `other_way` is set, and the two
+        It has this one's name. Where an earlier start may have chosen otherwise, its `alternate` is set, and the two
         keep their receipts in one place.
         """
 

@@ -6,32 +6,32 @@ the `Publisher` sees that and publishes.
 """
 
 from onceward.epoch.coordinator import Coordinator
-from onceward.epoch.doubt import Doubts, Waiting, age_of, since_of
 from onceward.epoch.exits import exits
-from onceward.epoch.ground import Ground
+from onceward.epoch.in_doubt import InDoubtSummary, InDoubtTracker, age_of, since_of
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.look_back import Missing, as_ranges, missing, newest_markers, rolled_back_target, survivors
 from onceward.epoch.publish import Publisher
 from onceward.epoch.publisher_thread import PublisherThread
-from onceward.epoch.reap import Orphan, abort_transactions, orphans, pending_transactions
-from onceward.epoch.stage import EpochOrder, SinkAck, SlotAck, stage_slot
+from onceward.epoch.reap import PendingTransaction, abort_transactions, orphans, pending_transactions
+from onceward.epoch.run_context import RunContext
+from onceward.epoch.stage import EpochAssignment, SinkAck, SlotAck, stage_slot
 from onceward.epoch.takeover import settle_fates, take_over
 from onceward.epoch.watchdog import Watchdog, no_longer_than
-from onceward.epoch.watched import watched
+from onceward.epoch.watchdog_proxy import with_watchdog
 
 __all__ = [
     "Coordinator",
-    "Doubts",
-    "EpochOrder",
-    "Ground",
+    "EpochAssignment",
+    "InDoubtSummary",
+    "InDoubtTracker",
     "Missing",
-    "Orphan",
+    "PendingTransaction",
     "PublishLimits",
     "Publisher",
     "PublisherThread",
+    "RunContext",
     "SinkAck",
     "SlotAck",
-    "Waiting",
     "Watchdog",
     "abort_transactions",
     "age_of",
@@ -48,5 +48,5 @@ __all__ = [
     "stage_slot",
     "survivors",
     "take_over",
-    "watched",
+    "with_watchdog",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onceward.contracts import AnySink
 from onceward.errors import DamagedFile, OutputLost, ReceiptsMoved
 from onceward.identity import SinkName
-from onceward.manifest import Manifest, SinkEntry
+from onceward.journal import Manifest, SinkEntry
 
 
 def output_lost(why: str, sink: AnySink, manifest: Manifest) -> OutputLost:

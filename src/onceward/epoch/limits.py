@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onceward.manifest import Retention
+from onceward.journal import Retention
 
 
 @dataclass(frozen=True, slots=True)

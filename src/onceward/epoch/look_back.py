@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from onceward.contracts import AnySink, Guarantee, Receipt
-from onceward.epoch.ground import Ground
-from onceward.epoch.reap import Orphan
+from onceward.epoch.reap import PendingTransaction
+from onceward.epoch.run_context import RunContext
 from onceward.errors import TargetRolledBack
 from onceward.identity import SinkName
-from onceward.manifest import Manifest, Marker
+from onceward.journal import Manifest, Marker
 from onceward.wal import is_segment
 
 
@@ -29,38 +29,38 @@ class Missing:
     in_log: bool
 
 
-def survivors(ground: Ground, listed: Iterable[Orphan]) -> list[tuple[Orphan, Manifest]]:
+def survivors(context: RunContext, listed: Iterable[PendingTransaction]) -> list[tuple[PendingTransaction, Manifest]]:
     """Of what the targets hold: the transactions of settled epochs that the marker names, with what the marker says."""
-    watermark = ground.watermark()
+    watermark = context.watermark()
     found = []
     for one in listed:
         if one.name.epoch > watermark:
             continue
-        manifest = named_by_marker(ground, one)
+        manifest = named_by_marker(context, one)
         if manifest is not None:
             found.append((one, manifest))
     return found
 
 
-def named_by_marker(ground: Ground, one: Orphan) -> Manifest | None:
+def named_by_marker(context: RunContext, one: PendingTransaction) -> Manifest | None:
     """The manifest in the epoch's marker, if it names this transaction of a target."""
-    marker = ground.settled.legible(one.name.epoch)
-    manifest = ground.resolved.without(marker.manifest) if marker is not None and marker.manifest else None
+    marker = context.settled.legible(one.name.epoch)
+    manifest = context.resolved.without(marker.manifest) if marker is not None and marker.manifest else None
     entry = manifest.sinks.get(one.sink) if manifest is not None else None
     names = {str(slot.handle["transaction"]) for slot in entry.slots} if entry is not None else set()
     return manifest if str(one.name) in names else None
 
 
-def newest_markers(ground: Ground) -> list[Marker]:
+def newest_markers(context: RunContext) -> list[Marker]:
     """All that are kept, in order; those that cannot be read are passed over."""
-    return [marker for epoch in ground.settled.epochs() if (marker := ground.settled.legible(epoch)) is not None]
+    return [marker for epoch in context.settled.epochs() if (marker := context.settled.legible(epoch)) is not None]
 
 
 def missing(
-    ground: Ground,
+    context: RunContext,
     markers: Sequence[Marker],
     receipts: Sequence[Receipt],
-    held: Iterable[Orphan] = (),
+    held: Iterable[PendingTransaction] = (),
     *,
     keep_receipts: int,
 ) -> list[Missing]:
@@ -71,18 +71,18 @@ def missing(
     """
     prepared = {str(one.name) for one in held}
     found: list[Missing] = []
-    for sink in ground.sinks:
+    for sink in context.sinks:
         if sink.keeps_receipts:
-            mine = [r for r in receipts if r.generation == ground.job.generation and r.sink == sink.name]
-            expected = [m for marker in markers if (m := published_in(ground, marker, sink.name, has_any=bool(mine)))]
-            found += _missing_of(ground, sink, expected, mine, prepared, keep_receipts)
+            mine = [r for r in receipts if r.generation == context.job.generation and r.sink == sink.name]
+            expected = [m for marker in markers if (m := published_in(context, marker, sink.name, has_any=bool(mine)))]
+            found += _missing_of(context, sink, expected, mine, prepared, keep_receipts)
     # Another driver may have gone on and had receipts pruned since the markers were read.
-    oldest = ground.settled.watermark() - keep_receipts
+    oldest = context.settled.watermark() - keep_receipts
     return found if any(one.epoch >= oldest for one in found) else []
 
 
 def _missing_of(
-    ground: Ground,
+    context: RunContext,
     sink: AnySink,
     expected: list[Manifest],
     receipts: list[Receipt],
@@ -92,7 +92,7 @@ def _missing_of(
     """Of one sink. Receipts older than `keep_receipts` may be pruned; they are asked for only if the oldest one that
     must be there is not: then the target lacks everything after its newest receipt."""
     has = {(r.epoch, r.slot, r.fingerprint) for r in receipts}
-    recent = [m for m in expected if m.epoch >= ground.settled.watermark() - keep_receipts]
+    recent = [m for m in expected if m.epoch >= context.settled.watermark() - keep_receipts]
     if sink.receipts_are_output:
         # Output may be removed by those who use it: only a newest epoch that is missing while older ones are there
         # tells that the target went back.
@@ -112,32 +112,32 @@ def _missing_of(
     if not lost or lost[0].epoch != recent[0].epoch or sink.receipts_are_output:
         return lost
     # Not the newest of all: what was published on top of the gap says nothing about what is below it.
-    newest = max((r.epoch for r in receipts if r.epoch < lost[0].epoch), default=ground.adopted)
+    newest = max((r.epoch for r in receipts if r.epoch < lost[0].epoch), default=context.adopted)
     older = [m for m in expected if newest < m.epoch < recent[0].epoch]
     known = [one for m in older if (one := lacking(m)) is not None]
-    is_old = expected[0].epoch == min(ground.settled.epochs(), default=0)
-    return [*(_unmarked(ground, sink.name, newest) if is_old else ()), *known, *lost]
+    is_old = expected[0].epoch == min(context.settled.epochs(), default=0)
+    return [*(_unmarked(context, sink.name, newest) if is_old else ()), *known, *lost]
 
 
-def _unmarked(ground: Ground, sink: SinkName, newest: int) -> list[Missing]:
+def _unmarked(context: RunContext, sink: SinkName, newest: int) -> list[Missing]:
     """Epochs after the target's newest receipt that no marker tells of any more. Of these only the kept ones are known;
     one that was not kept, after others that were, had no rows in the log."""
-    kept = ground.kept.epochs()
-    first_kept = min(kept, default=ground.watermark() + 1)
-    epochs = range(newest + 1, min(ground.settled.epochs(), default=0))
+    kept = context.kept.epochs()
+    first_kept = min(kept, default=context.watermark() + 1)
+    epochs = range(newest + 1, min(context.settled.epochs(), default=0))
     return [Missing(sink, epoch, (), epoch in kept) for epoch in epochs if epoch in kept or epoch < first_kept]
 
 
-def published_in(ground: Ground, marker: Marker, sink: SinkName, *, has_any: bool) -> Manifest | None:
+def published_in(context: RunContext, marker: Marker, sink: SinkName, *, has_any: bool) -> Manifest | None:
     """The manifest, if its epoch left receipts in this sink: not where it went straight to the target, and not where
     receipts were moved to a place that has none of this checkpoint's. What a person has spoken for is not missed."""
-    manifest = ground.resolved.without(marker.manifest) if marker.manifest is not None else None
-    if manifest is None or manifest.straight or manifest.guarantee != Guarantee.EXACTLY_ONCE.value:
+    manifest = context.resolved.without(marker.manifest) if marker.manifest is not None else None
+    if manifest is None or manifest.immediate or manifest.guarantee != Guarantee.EXACTLY_ONCE.value:
         return None
     entry = manifest.sinks.get(sink)
-    if entry is None or not entry.slots or manifest.job.generation != ground.job.generation:
+    if entry is None or not entry.slots or manifest.job.generation != context.job.generation:
         return None
-    has_moved = entry.receipts_at and entry.receipts_at != ground.receipts_at.get(sink, entry.receipts_at)
+    has_moved = entry.receipts_at and entry.receipts_at != context.receipts_at.get(sink, entry.receipts_at)
     return None if has_moved and not has_any else manifest
 
 
@@ -149,9 +149,9 @@ def rolled_back_target(lost: Sequence[Missing], kept: frozenset[int]) -> TargetR
     )
     first = min(one.epoch for one in lost)
     if all(one.in_log and one.epoch in kept for one in lost):
-        way = "the staged rows are kept: `onceward replay FILE` publishes what the target lacks, in order"
+        way_out = "the staged rows are kept: `onceward replay FILE` publishes what the target lacks, in order"
     else:
-        way = (
+        way_out = (
             "rows are no longer staged (see `keep_published`): restore a newer state of the target; or, if all of the "
             f"job's targets went back, `onceward rewind CHECKPOINT {first} --job FILE --went-back` computes them again"
         )
@@ -159,7 +159,7 @@ def rolled_back_target(lost: Sequence[Missing], kept: frozenset[int]) -> TargetR
         f"the target no longer has what was published: {told}. It was restored, or a lagging standby took its place",
         epoch=first,
         sink=sinks[0] if len(sinks) == 1 else None,
-        hint=f"{way}; if the rows of one were brought in by hand, `onceward resolve epoch-is-published FILE {first}`; "
+        hint=f"{way_out}; if the rows of one were brought in by hand, `onceward resolve epoch-is-published FILE {first}`; "
         f"to go on without one, `onceward resolve accept-loss FILE {first}` (both take --sink)",
     )
 

@@ -29,12 +29,12 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
-from onceward.epoch.doubt import Doubts
 from onceward.epoch.exits import exits, output_lost, refuse_moved, with_exits
-from onceward.epoch.ground import Ground, log, notify
 from onceward.epoch.housekeeping import Housekeeping
+from onceward.epoch.in_doubt import InDoubtTracker
 from onceward.epoch.limits import PublishLimits
-from onceward.epoch.reap import Orphan
+from onceward.epoch.reap import PendingTransaction
+from onceward.epoch.run_context import RunContext, log, notify
 from onceward.epoch.suspicion import Suspicion
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
 from onceward.epoch.watchdog import no_longer_than
@@ -51,7 +51,7 @@ from onceward.errors import (
     attributed,
 )
 from onceward.identity import Fingerprint, SinkName
-from onceward.manifest import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
+from onceward.journal import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
 from onceward.wal import is_segment, read_segment
 
 
@@ -59,40 +59,40 @@ class Publisher:
     """Publishes for one run. `gave_up` is asked before each repetition: True ends the waiting at once."""
 
     def __init__(
-        self, ground: Ground, limits: PublishLimits | None = None, *, gave_up: Callable[[], bool] = lambda: False
+        self, context: RunContext, limits: PublishLimits | None = None, *, gave_up: Callable[[], bool] = lambda: False
     ) -> None:
-        self._ground = ground
+        self._context = context
         self._limits = limits or PublishLimits()
         self._gave_up = gave_up
-        self.doubts = Doubts(ground)
-        self._housekeeping = Housekeeping(ground, self._limits, self.doubts, self.deliver)
+        self.in_doubt = InDoubtTracker(context)
+        self._housekeeping = Housekeeping(context, self._limits, self.in_doubt, self.deliver)
 
     def publish_decided(self) -> int:
         """Publish and settle every decided epoch; the watermark afterwards."""
-        decided = self._ground.decisions.decided()
-        watermark = self._ground.watermark()
+        decided = self._context.decisions.decided()
+        watermark = self._context.watermark()
         for epoch in range(watermark + 1, decided + 1):
             self._publish_epoch(epoch)
             watermark = epoch
         return watermark
 
     def _publish_epoch(self, epoch: int) -> None:
-        notify(self._ground.hooks.on_decision, epoch)
+        notify(self._context.hooks.on_decision, epoch)
         try:
             manifest = self._find_manifest(epoch)
         except DamagedFile as error:
-            is_known = self._ground.how_resolved(epoch) is not None and not isinstance(error, NewerFormat)
-            if self._ground.watermark() < epoch and not is_known:
+            is_known = self._context.how_resolved(epoch) is not None and not isinstance(error, NewerFormat)
+            if self._context.watermark() < epoch and not is_known:
                 raise with_exits(error, epoch) from error
             manifest = None
-        if self._ground.watermark() >= epoch:
+        if self._context.watermark() >= epoch:
             # Another driver settled it since we last looked. That frees the names of its files, so the manifest just
             # read may be that of a driver which woke up too late: nothing of it may be published.
             return
         if manifest is None:
             self.settle_without_manifest(epoch)
             return
-        barrier = self._ground.decisions.barrier(epoch)
+        barrier = self._context.decisions.barrier(epoch)
         if barrier is not None and barrier.fingerprint != manifest.fingerprint:
             raise CheckpointRolledBack(
                 "the manifest belongs to another epoch of this number than the one Spark decided",
@@ -101,43 +101,43 @@ class Publisher:
                 f"`onceward rewind CHECKPOINT {epoch}`: what was staged is aborted, and Spark computes what its log "
                 "has now",
             )
-        self._ground.decisions.sync_decision(epoch)
+        self._context.decisions.sync_decision(epoch)
         self.publish_manifest(manifest)
 
     def _find_manifest(self, epoch: int) -> Manifest | None:
         """The manifest that counts. One that is missing is looked for again: its driver may be about to write it."""
         for _ in range(LOOKS):
-            manifest = self._ground.register.manifest(epoch, settle_fates(self._ground, epoch))
-            if manifest is not None or self._ground.watermark() >= epoch:
+            manifest = self._context.register.manifest(epoch, settle_fates(self._context, epoch))
+            if manifest is not None or self._context.watermark() >= epoch:
                 return manifest
-            if self._ground.decisions.is_engine_made(epoch):
+            if self._context.decisions.is_engine_made(epoch):
                 return None
-            self._ground.clock.pause(BETWEEN_LOOKS_S)
+            self._context.clock.pause(BETWEEN_LOOKS_S)
         return None
 
     def publish_manifest(self, manifest: Manifest) -> None:
         """Publish what a manifest names, settle it, and tell. What a person took out of it is not published."""
-        named, manifest = len(manifest.transactions()), self._ground.resolved.without(manifest)
+        named, manifest = len(manifest.transactions()), self._context.resolved.without(manifest)
         if len(manifest.transactions()) < named:
             log.warning("epoch %d is published without what was resolved by hand", manifest.epoch)
         try:
             self._deliver_all(manifest)
         except (DamagedFile, OutputLost) as error:
             # What is missing may have been removed by another driver, who published it and settled the epoch.
-            if self._ground.watermark() >= manifest.epoch:
+            if self._context.watermark() >= manifest.epoch:
                 return
             raise with_exits(error, manifest.epoch) if isinstance(error, DamagedFile) else error from None
         self._settle(manifest)
-        notify(self._ground.hooks.on_publish, manifest.epoch)
+        notify(self._context.hooks.on_publish, manifest.epoch)
 
     def _deliver_all(self, manifest: Manifest) -> None:
         for name, entry in manifest.sinks.items():
             if not entry.slots:
                 continue
-            sink = self._ground.way_of(name, entry.slots[0].handle)
-            if sink is None and self._ground.sink(name) is not None:
+            sink = self._context.variant_for(name, entry.slots[0].handle)
+            if sink is None and self._context.sink(name) is not None:
                 raise SinkMissing(
-                    f"{entry.rows} rows wait for sink {name!r} as it was before: {entry.means}",
+                    f"{entry.rows} rows wait for sink {name!r} as it was before: {entry.mechanism}",
                     epoch=manifest.epoch,
                     sink=name,
                     hint="start once with the former kind of sink so that they can be published, then change it; or "
@@ -152,7 +152,7 @@ class Publisher:
                     f"give them up: `onceward resolve accept-loss FILE {manifest.epoch} --sink {name!r}`",
                 )
             # A driver that was paused while another one moved the receipts may find that one's manifest here.
-            refuse_moved(entry, self._ground.receipts_at.get(name, ""), epoch=manifest.epoch, sink=name)
+            refuse_moved(entry, self._context.receipts_at.get(name, ""), epoch=manifest.epoch, sink=name)
             self.deliver(sink, entry, manifest)
 
     def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
@@ -187,11 +187,11 @@ class Publisher:
             slot=slot.slot,
             fingerprint=manifest.fingerprint,
         )
-        read = partial(read_segment, self._ground.storage, slot.handle) if slot.rows else partial(iter, ())
-        diverted = self._ground.diverted.get((manifest.epoch, sink.name))
+        read = partial(read_segment, self._context.storage, slot.handle) if slot.rows else partial(iter, ())
+        diverted = self._context.diverted.get((manifest.epoch, sink.name))
         if diverted is not None and (left_out := diverted.rows.get(str(slot.handle["transaction"]))):
             read = partial(_without, read, frozenset(left_out))
-        return SlotValues(slot.slot, slot.rows, None if manifest.straight else receipt, read)
+        return SlotValues(slot.slot, slot.rows, None if manifest.immediate else receipt, read)
 
     def _until_done(
         self,
@@ -202,7 +202,7 @@ class Publisher:
         search: Callable[[], Sequence[RejectedRow]] = tuple,
     ) -> None:
         """Repeat one delivery with growing pauses until it is done, hopeless, or past the deadline."""
-        clock, limits = self._ground.clock, self._limits
+        clock, limits = self._context.clock, self._limits
         suspicion = Suspicion(search, epoch=manifest.epoch, sink=sink.name)
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
         while True:
@@ -228,7 +228,7 @@ class Publisher:
                     assert_never(outcome)
             self._watch_transaction_age(sink, manifest, failure)
             suspicion.falls_on(cause)
-            self.doubts.look_again()
+            self.in_doubt.look_again()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._gave_up():
                 raise PublishFailed(
@@ -247,7 +247,7 @@ class Publisher:
         """A transaction that the target will forget must not be waited for in silence."""
         if not isinstance(sink, TwoPhaseCommitSink) or sink.transaction_timeout_s is None:
             return
-        age = (self._ground.clock.now() - manifest.created_at).total_seconds()
+        age = (self._context.clock.now() - manifest.created_at).total_seconds()
         if age > sink.transaction_timeout_s:
             raise output_lost(
                 f"its transactions are {age:.0f} s old and time out at {sink.transaction_timeout_s:.0f} s; {failure}",
@@ -266,23 +266,23 @@ class Publisher:
     def settle_without_manifest(self, epoch: int) -> None:
         """A decided epoch without a manifest: settled by someone else just now, made by the engine alone, resolved by a
         person, or lost."""
-        if self._ground.watermark() >= epoch:
+        if self._context.watermark() >= epoch:
             return
-        barrier = self._ground.decisions.barrier(epoch)
-        how = self._ground.how_resolved(epoch)
+        barrier = self._context.decisions.barrier(epoch)
+        how = self._context.how_resolved(epoch)
         if how is not None:
             log.warning("epoch %d: %s", epoch, how)
-        elif not self._ground.decisions.is_engine_made(epoch):
+        elif not self._context.decisions.is_engine_made(epoch):
             raise self._why_no_manifest(epoch)
         self._mark(epoch, barrier.fingerprint if barrier else Fingerprint(""), {})
 
     def _why_no_manifest(self, epoch: int) -> OncewardError:
         """Void manifests tell that another driver took the epoch over: it may be alive and about to finish it."""
         void = []
-        for takeover in self._ground.register.files(epoch).manifests:
+        for takeover in self._context.register.files(epoch).manifests:
             with contextlib.suppress(DamagedFile):
-                void.append(self._ground.register.manifest(epoch, takeover))
-        if any(manifest is not None and manifest.run == self._ground.run for manifest in void):
+                void.append(self._context.register.manifest(epoch, takeover))
+        if any(manifest is not None and manifest.run == self._context.run for manifest in void):
             return Fenced(
                 "another driver took over an epoch that this one had staged",
                 epoch=epoch,
@@ -299,27 +299,27 @@ class Publisher:
         """Record it, then remove what it makes superfluous; the order lets a crash only leave rubbish, never a gap."""
         totals = {}
         for name, entry in manifest.sinks.items():
-            sink = self._ground.sink(name)
+            sink = self._context.sink(name)
             # The epoch's own, which may be another than the job asks for now.
-            asked = manifest.guarantee or self._ground.guarantee.value
-            guarantee = asked if manifest.straight or sink is None else sink.guarantee.value
-            totals[name] = SinkTotal(entry.means, guarantee, len(entry.slots), entry.rows)
+            asked = manifest.guarantee or self._context.guarantee.value
+            guarantee = asked if manifest.immediate or sink is None else sink.guarantee.value
+            totals[name] = SinkTotal(entry.mechanism, guarantee, len(entry.slots), entry.rows)
         self._mark(manifest.epoch, manifest.fingerprint, totals, manifest)
 
     def _mark(
         self, epoch: int, fingerprint: Fingerprint, totals: dict[SinkName, SinkTotal], manifest: Manifest | None = None
     ) -> None:
-        ground = self._ground
-        decision = ground.decisions.decision(epoch) or ""
-        marker = Marker(epoch, fingerprint, ground.clock.now(), totals, decision, manifest)
+        context = self._context
+        decision = context.decisions.decision(epoch) or ""
+        marker = Marker(epoch, fingerprint, context.clock.now(), totals, decision, manifest)
         in_log = manifest is not None and any(is_segment(s.handle) for e in manifest.sinks.values() for s in e.slots)
         is_kept = in_log and self._limits.keep_published.keeps_any
         if is_kept:
-            ground.kept.keep(marker)
-        ground.settled.mark(marker)
+            context.kept.keep(marker)
+        context.settled.mark(marker)
         if not is_kept:
-            ground.shelf.remove_epoch(epoch)
-        ground.register.forget(epoch)
+            context.segments.remove_epoch(epoch)
+        context.register.forget(epoch)
         if epoch % self._limits.reap_every == 0:
             self._or_put_off(self.sweep)
         else:
@@ -342,7 +342,7 @@ class Publisher:
         """See `Housekeeping.sweep`."""
         self._housekeeping.sweep()
 
-    def commit_survivors(self, listed: Sequence[Orphan]) -> None:
+    def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
         """See `Housekeeping.commit_survivors`."""
         self._housekeeping.commit_survivors(listed)
 
@@ -362,7 +362,7 @@ def _send_transaction(sink: TransactionalWriteAheadSink, values: Sequence[SlotVa
 def _send_values(
     sink: WriteAheadSink, slot: int, read: Callable[[], Iterator[pa.RecordBatch]], manifest: Manifest
 ) -> Outcome:
-    committer = None if manifest.straight else sink.committer
+    committer = None if manifest.immediate else sink.committer
     if committer is not None and committer.is_checkpoint_committed(slot, manifest.epoch):
         return AlreadyCommitted()
     if not sink.send_values(read(), manifest.epoch, manifest.timestamp):

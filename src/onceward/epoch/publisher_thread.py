@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from onceward.epoch.doubt import Waiting
-from onceward.epoch.ground import Ground
+from onceward.epoch.in_doubt import InDoubtSummary
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.publish import Publisher
+from onceward.epoch.run_context import RunContext
 from onceward.epoch.watchdog import Watchdog
 from onceward.errors import PublishFailed
 
@@ -27,12 +27,12 @@ class PublisherThread:
     """
 
     def __init__(
-        self, ground: Ground, limits: PublishLimits | None = None, *, watchdog: Watchdog | None = None
+        self, context: RunContext, limits: PublishLimits | None = None, *, watchdog: Watchdog | None = None
     ) -> None:
-        self._ground = ground
+        self._context = context
         self._limits = limits or PublishLimits()
         self._watchdog = watchdog
-        self._publisher = Publisher(ground, limits, gave_up=lambda: self._hurry.is_set())
+        self._publisher = Publisher(context, limits, gave_up=lambda: self._hurry.is_set())
         self._hurry = threading.Event()
         self._changed = threading.Condition()
         self._newest = -1
@@ -43,7 +43,7 @@ class PublisherThread:
 
     def start(self) -> None:
         """Begin; whatever was decided before is published first."""
-        self._watermark = self._ground.watermark()
+        self._watermark = self._context.watermark()
         self._thread.start()
 
     def expect(self, epoch: int) -> None:
@@ -59,9 +59,9 @@ class PublisherThread:
                 self._changed.wait(_LONGEST_LOOK_S)
         self.raise_error()
 
-    def in_doubt(self) -> tuple[Waiting, ...]:
+    def in_doubt(self) -> tuple[InDoubtSummary, ...]:
         """What waits in the targets, as the publisher last saw it."""
-        return self._publisher.doubts.report()
+        return self._publisher.in_doubt.report()
 
     def raise_error(self) -> None:
         """Pass on why the publisher stopped, if it did."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from onceward.contracts import Handle, TwoPhaseCommitSink
-from onceward.epoch.ground import Ground
+from onceward.epoch.run_context import RunContext
 from onceward.errors import DamagedFile
 from onceward.identity import SinkName, TransactionName
 from onceward.wal import WAL
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class PendingTransaction:
     """A transaction or segment that no valid manifest accounts for and none ever will."""
 
     sink: SinkName
@@ -21,29 +21,29 @@ class Orphan:
     handle: Handle
 
 
-def pending_transactions(ground: Ground) -> Iterator[Orphan]:
+def pending_transactions(context: RunContext) -> Iterator[PendingTransaction]:
     """Everything of this job, generation and sinks that is staged, finished or not, in the targets and in the log."""
-    for sink in ground.ways():
+    for sink in context.variants():
         if isinstance(sink, TwoPhaseCommitSink):
-            yield from _named(sink.name, sink.pending(ground.job))
-    yield from _named(WAL, ground.shelf.pending(ground.job, besides=ground.kept.epochs()))
+            yield from _named(sink.name, sink.pending(context.job))
+    yield from _named(WAL, context.segments.pending(context.job, besides=context.kept.epochs()))
 
 
-def transactions_of(ground: Ground, name: SinkName) -> Iterator[Orphan]:
+def transactions_of(context: RunContext, name: SinkName) -> Iterator[PendingTransaction]:
     """The same of one sink alone, and only what its target holds."""
-    for sink in ground.ways():
+    for sink in context.variants():
         if sink.name == name and isinstance(sink, TwoPhaseCommitSink):
-            yield from _named(name, sink.pending(ground.job))
+            yield from _named(name, sink.pending(context.job))
 
 
-def _named(sink: SinkName, handles: object) -> Iterator[Orphan]:
+def _named(sink: SinkName, handles: object) -> Iterator[PendingTransaction]:
     for handle in handles:  # type: ignore[attr-defined]
         name = TransactionName.parse(str(handle.get("transaction")))
         if name is not None:
-            yield Orphan(sink, name, handle)
+            yield PendingTransaction(sink, name, handle)
 
 
-def orphans(ground: Ground, listed: list[Orphan] | None = None) -> list[Orphan]:
+def orphans(context: RunContext, listed: list[PendingTransaction] | None = None) -> list[PendingTransaction]:
     """What the reaper may abort, of what was listed just now if that is given.
 
     It lists first, then reads the decision, then the manifest or, in a settled epoch, the marker, and has no other
@@ -54,63 +54,63 @@ def orphans(ground: Ground, listed: list[Orphan] | None = None) -> list[Orphan]:
     never will be, because a decided epoch's manifest is written and staging for it is over. An attempt that begins
     later is found the next time.
     """
-    listed = list(pending_transactions(ground)) if listed is None else listed
+    listed = list(pending_transactions(context)) if listed is None else listed
     if not listed:
         return []
-    decided = ground.decisions.decided()
-    watermark = ground.watermark()
+    decided = context.decisions.decided()
+    watermark = context.watermark()
     accounted: dict[int, set[str] | None] = {}
-    kept = ground.kept.epochs()
+    kept = context.kept.epochs()
     found = []
     for orphan in listed:
         epoch = orphan.name.epoch
         if epoch <= watermark:
-            if _is_rubbish(ground, orphan, kept):
+            if _is_rubbish(context, orphan, kept):
                 found.append(orphan)
         elif epoch <= decided:
             if epoch not in accounted:
-                accounted[epoch] = _accounted(ground, epoch)
+                accounted[epoch] = _accounted(context, epoch)
             names = accounted[epoch]
             if names is not None and str(orphan.name) not in names:
                 found.append(orphan)
     return found
 
 
-def _is_rubbish(ground: Ground, found: Orphan, kept: frozenset[int]) -> bool:
+def _is_rubbish(context: RunContext, found: PendingTransaction, kept: frozenset[int]) -> bool:
     """Whether nobody will want this of a settled epoch any more."""
     if found.sink == WAL:
         return found.name.epoch not in kept
-    marker = ground.settled.legible(found.name.epoch)
+    marker = context.settled.legible(found.name.epoch)
     if marker is None or (marker.manifest is None and marker.sinks):
         # Pruned, damaged, or of a release that did not keep the names: nobody can tell.
         return False
-    named = ground.resolved.without(marker.manifest).transactions() if marker.manifest is not None else set()
+    named = context.resolved.without(marker.manifest).transactions() if marker.manifest is not None else set()
     return str(found.name) not in named
 
 
-def _accounted(ground: Ground, epoch: int) -> set[str] | None:
+def _accounted(context: RunContext, epoch: int) -> set[str] | None:
     """The transactions that the valid manifest of a decided epoch names; None when there is none to go by."""
-    files = ground.register.files(epoch)
+    files = context.register.files(epoch)
     if files.reserved - files.fates:
         return None
     try:
-        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+        manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
     except DamagedFile:
         return None
     return manifest.transactions() if manifest is not None else None
 
 
-def abort_transactions(ground: Ground, chosen: Callable[[TransactionName], bool]) -> int:
+def abort_transactions(context: RunContext, chosen: Callable[[TransactionName], bool]) -> int:
     """Abort everything pending whose name is chosen; how many that were."""
-    matching = [orphan for orphan in pending_transactions(ground) if chosen(orphan.name)]
-    abort_all(ground, matching)
+    matching = [orphan for orphan in pending_transactions(context) if chosen(orphan.name)]
+    abort_all(context, matching)
     return len(matching)
 
 
-def abort_all(ground: Ground, found: list[Orphan]) -> None:
+def abort_all(context: RunContext, found: list[PendingTransaction]) -> None:
     """Abort these, each where it lives."""
     for orphan in found:
         if orphan.sink == WAL:
-            ground.shelf.remove(orphan.handle)
-        elif isinstance(sink := ground.way_of(orphan.sink, orphan.handle), TwoPhaseCommitSink):
+            context.segments.remove(orphan.handle)
+        elif isinstance(sink := context.variant_for(orphan.sink, orphan.handle), TwoPhaseCommitSink):
             sink.abort(orphan.handle)

@@ -17,15 +17,15 @@ from typing import Protocol, Self
 import pyarrow as pa
 
 from onceward.contracts import AnySink, Handle, SlotContext, Storage, TwoPhaseCommitSink
-from onceward.identity import STRAIGHT, Fingerprint, JobIdentity, RunId, SinkName
-from onceward.wal import WAL, SegmentWriter, Shelf
+from onceward.identity import IMMEDIATE, Fingerprint, JobIdentity, RunId, SinkName
+from onceward.wal import WAL, SegmentStore, SegmentWriter
 
 
 @dataclass(frozen=True, slots=True)
-class EpochOrder:
+class EpochAssignment:
     """What the driver tells every task of an epoch. Picklable.
 
-    `straight`: what is staged will go to the target before the decision, so it must not bear the epoch's fingerprint.
+    `immediate`: what is staged will go to the target before the decision, so it must not bear the epoch's fingerprint.
     """
 
     job: JobIdentity
@@ -36,7 +36,7 @@ class EpochOrder:
     fingerprint: Fingerprint
     sinks: tuple[AnySink, ...]
     storage: Storage
-    straight: bool = False
+    immediate: bool = False
 
     def context(self, sink: SinkName, slot: int, attempt: int) -> SlotContext:
         """The context of one attempt in one sink."""
@@ -49,7 +49,7 @@ class EpochOrder:
             attempt=attempt,
             run=self.run,
             timestamp=self.timestamp,
-            fingerprint=STRAIGHT if self.straight else self.fingerprint,
+            fingerprint=IMMEDIATE if self.immediate else self.fingerprint,
         )
 
 
@@ -118,12 +118,14 @@ class _TransactionWriter:
 class _SegmentAttempt:
     """One attempt's segment, shared by all write-ahead sinks."""
 
-    def __init__(self, order: EpochOrder, sinks: tuple[SinkName, ...], context: SlotContext, schema: pa.Schema) -> None:
+    def __init__(
+        self, assignment: EpochAssignment, sinks: tuple[SinkName, ...], context: SlotContext, schema: pa.Schema
+    ) -> None:
         self._sinks = sinks
         self._context = context
-        self._path = Shelf(order.storage).path(context)
-        self._storage = order.storage
-        self._segment = SegmentWriter(order.storage, self._path, schema)
+        self._path = SegmentStore(assignment.storage).path(context)
+        self._storage = assignment.storage
+        self._segment = SegmentWriter(assignment.storage, self._path, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._segment.write(batch)
@@ -137,7 +139,7 @@ class _SegmentAttempt:
         self._storage.delete(self._path)
 
 
-def stage_slot(order: EpochOrder, *, slot: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> SlotAck:
+def stage_slot(assignment: EpochAssignment, *, slot: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> SlotAck:
     """Stage one slot in all sinks. An empty slot begins no transaction and writes no segment."""
     writers: list[_Writer] = []
     rows = 0
@@ -146,7 +148,7 @@ def stage_slot(order: EpochOrder, *, slot: int, attempt: int, batches: Iterable[
             if batch.num_rows == 0:
                 continue
             if not writers:
-                _open_writers(writers, order, slot=slot, attempt=attempt, schema=batch.schema)
+                _open_writers(writers, assignment, slot=slot, attempt=attempt, schema=batch.schema)
             for writer in writers:
                 writer.write(batch)
             rows += batch.num_rows
@@ -159,13 +161,15 @@ def stage_slot(order: EpochOrder, *, slot: int, attempt: int, batches: Iterable[
         raise
 
 
-def _open_writers(writers: list[_Writer], order: EpochOrder, *, slot: int, attempt: int, schema: pa.Schema) -> None:
+def _open_writers(
+    writers: list[_Writer], assignment: EpochAssignment, *, slot: int, attempt: int, schema: pa.Schema
+) -> None:
     """Append writers one by one to the caller's list, so that a failing one leaves the others to be discarded."""
     logged: list[SinkName] = []
-    for sink in order.sinks:
+    for sink in assignment.sinks:
         if isinstance(sink, TwoPhaseCommitSink):
-            writers.append(_TransactionWriter(sink, order.context(sink.name, slot, attempt)))
+            writers.append(_TransactionWriter(sink, assignment.context(sink.name, slot, attempt)))
         else:
             logged.append(sink.name)
     if logged:
-        writers.append(_SegmentAttempt(order, tuple(logged), order.context(WAL, slot, attempt), schema))
+        writers.append(_SegmentAttempt(assignment, tuple(logged), assignment.context(WAL, slot, attempt), schema))

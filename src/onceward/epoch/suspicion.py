@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onceward.contracts import RejectedRow, TryAgain
-from onceward.epoch.ground import log
+from onceward.epoch.run_context import log
 from onceward.errors import RowsRejected
 
 FIRST_SEARCH = 3

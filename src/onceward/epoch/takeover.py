@@ -11,69 +11,69 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from onceward.epoch.ground import Ground, notify
 from onceward.epoch.reap import abort_transactions
+from onceward.epoch.run_context import RunContext, notify
 from onceward.identity import TransactionName
-from onceward.manifest import Fate
+from onceward.journal import Fate
 
 LOOKS: Final = 3
 BETWEEN_LOOKS_S: Final = 0.5
 """A manifest that ought to be there is looked for this often: whoever is about to write it gets that much time."""
 
 
-def take_over(ground: Ground, epoch: int) -> int | None:
+def take_over(context: RunContext, epoch: int) -> int | None:
     """Become the only driver whose manifest of `epoch` counts; None when it turned out to be decided meanwhile."""
-    takeover = ground.register.files(epoch).highest + 1
-    while not ground.register.reserve(epoch, takeover, ground.run):
+    takeover = context.register.files(epoch).highest + 1
+    while not context.register.reserve(epoch, takeover, context.run):
         takeover += 1
-    if ground.decisions.decided() >= epoch:
+    if context.decisions.decided() >= epoch:
         return None
-    if ground.register.decide_fate(epoch, takeover, Fate.TAKEN) is not Fate.TAKEN:
+    if context.register.decide_fate(epoch, takeover, Fate.TAKEN) is not Fate.TAKEN:
         return None
-    if ground.decisions.decided() >= epoch:
-        _adopt(ground, epoch, takeover)
+    if context.decisions.decided() >= epoch:
+        _adopt(context, epoch, takeover)
         return None
 
     def is_void(name: TransactionName) -> bool:
         return name.epoch == epoch and name.takeover < takeover
 
-    abort_transactions(ground, is_void)
-    ground.register.forget_void(epoch, takeover)
-    notify(ground.hooks.on_abort, epoch)
+    abort_transactions(context, is_void)
+    context.register.forget_void(epoch, takeover)
+    notify(context.hooks.on_abort, epoch)
     return takeover
 
 
-def _adopt(ground: Ground, epoch: int, takeover: int) -> None:
+def _adopt(context: RunContext, epoch: int, takeover: int) -> None:
     """The epoch was decided between the second look and the fate: let what was decided count under our number.
 
     Lower reservations that are still open are refused first, so that no other taker has to be waited for. Nobody else
     writes this number's manifest, so the copy cannot meet another one. A manifest that is missing is looked for again:
     the taker below us may be about to adopt it as well. Without one, whoever publishes stops with `EpochLost`.
     """
-    files = ground.register.files(epoch)
+    files = context.register.files(epoch)
     lower = [t for t in files.reserved | files.fates if t < takeover]
-    taken = [t for t in lower if ground.register.decide_fate(epoch, t, Fate.REFUSED) is Fate.TAKEN]
+    taken = [t for t in lower if context.register.decide_fate(epoch, t, Fate.REFUSED) is Fate.TAKEN]
     for _ in range(LOOKS):
-        manifest = ground.register.manifest(epoch, max(taken, default=0))
+        manifest = context.register.manifest(epoch, max(taken, default=0))
         if manifest is not None:
-            ground.register.create_manifest(replace(manifest, takeover=takeover))
+            context.register.create_manifest(replace(manifest, takeover=takeover))
             return
-        if ground.watermark() >= epoch:
+        if context.watermark() >= epoch:
             return
-        ground.clock.pause(BETWEEN_LOOKS_S)
+        context.clock.pause(BETWEEN_LOOKS_S)
 
 
-def highest_taken(ground: Ground, epoch: int) -> int:
+def highest_taken(context: RunContext, epoch: int) -> int:
     """The takeover number whose manifest counts, as far as anyone has fixed it yet."""
-    return ground.register.taken(epoch, ground.register.files(epoch))
+    return context.register.taken(epoch, context.register.files(epoch))
 
 
-def settle_fates(ground: Ground, epoch: int) -> int:
+def settle_fates(context: RunContext, epoch: int) -> int:
     """For a decided epoch: refuse every reservation that is still open; the takeover number whose manifest counts.
 
     After this no taker can abort anything of the manifest that counts.
     """
-    files = ground.register.files(epoch)
+    files = context.register.files(epoch)
     open_ones = files.reserved - files.fates
-    taken = [t for t in open_ones if ground.register.decide_fate(epoch, t, Fate.REFUSED) is Fate.TAKEN]
-    return max([*taken, ground.register.taken(epoch, files)])
+    taken = [t for t in open_ones if context.register.decide_fate(epoch, t, Fate.REFUSED) is Fate.TAKEN]
+    return max([*taken, context.register.taken(epoch, files)])

@@ -10,35 +10,35 @@ import platform
 from collections.abc import Iterator, Sequence
 
 from onceward.contracts import AnySink, EngineWritten, Handle, TwoPhaseCommitSink
-from onceward.epoch.ground import Ground
-from onceward.epoch.stage import EpochOrder, SlotAck
+from onceward.epoch.run_context import RunContext
+from onceward.epoch.stage import EpochAssignment, SlotAck
 from onceward.errors import OncewardError, StagedRowsMissing, TargetUnavailable
 
 _SHOWN = 3
 
 
-def refuse_missing(ground: Ground, order: EpochOrder, acks: Sequence[SlotAck]) -> None:
+def refuse_missing(context: RunContext, assignment: EpochAssignment, acks: Sequence[SlotAck]) -> None:
     """Raise unless everything is there. The rows themselves are not read again."""
-    missing = [*_not_in_log(ground, acks)]
-    for sink in order.sinks:
+    missing = [*_not_in_log(context, acks)]
+    for sink in assignment.sinks:
         missing += _not_staged(sink, acks)
         if isinstance(sink, TwoPhaseCommitSink):
-            missing += _not_in_target(sink, acks, order.epoch)
+            missing += _not_in_target(sink, acks, assignment.epoch)
     if missing:
         more = f"; and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise StagedRowsMissing(
             f"the driver on {platform.node()} does not find all that was staged: {'; '.join(missing[:_SHOWN])}{more}",
-            epoch=order.epoch,
+            epoch=assignment.epoch,
             hint="do driver and executors see one and the same folder there? Give a path on a file system that all of "
             "them have mounted. The epoch was aborted: nothing is decided and nothing is visible",
         )
 
 
-def _not_in_log(ground: Ground, acks: Sequence[SlotAck]) -> Iterator[str]:
+def _not_in_log(context: RunContext, acks: Sequence[SlotAck]) -> Iterator[str]:
     for ack in acks:
         for staged in ack.staged:
             if "segment" in staged.handle:
-                missing = ground.shelf.missing(staged.handle) or _too_few(staged.handle, ack)
+                missing = context.segments.missing(staged.handle) or _too_few(staged.handle, ack)
                 if missing is not None:
                     yield _told(ack, missing)
 

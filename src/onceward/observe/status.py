@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName
-from onceward.manifest import EpochFiles, IdentityFile, Manifest, Register, Resolutions, SettledLog
-from onceward.manifest.resolutions import describe
+from onceward.journal import EpochFiles, IdentityFile, Manifest, Register, Resolutions, SettledLog
+from onceward.journal.resolutions import describe
 from onceward.observe.state import EpochState
 from onceward.recovery import InDoubt
 from onceward.sources.positions import positions, shown
@@ -47,7 +47,7 @@ class SinkStatus:
     """
 
     name: SinkName
-    means: str
+    mechanism: str
     guarantee: str | None
     pending_epochs: int
     pending_rows: int
@@ -179,22 +179,22 @@ def _open_epoch(register: Register, logs: SparkLogs, epoch: int, files: EpochFil
 
 def _sinks(settled: SettledLog, register: Register, epochs: list[EpochStatus]) -> tuple[SinkStatus, ...]:
     """The sinks of the newest settled epoch, and those that unsettled epochs name."""
-    means: dict[SinkName, tuple[str, str | None]] = {}
+    mechanism: dict[SinkName, tuple[str, str | None]] = {}
     newest = _readable(partial(settled.marker, settled.watermark()))
     if newest is not None:
-        means |= {name: (total.means, total.guarantee) for name, total in newest.sinks.items()}
+        mechanism |= {name: (total.mechanism, total.guarantee) for name, total in newest.sinks.items()}
     waiting = [epoch for epoch in epochs if epoch.state in ("staged", "decided")]
     for epoch in waiting:
         manifest = _manifest(register, epoch.epoch)
         for name, entry in manifest.sinks.items() if manifest else ():
-            means.setdefault(name, (entry.means, None))
+            mechanism.setdefault(name, (entry.mechanism, None))
     return tuple(
         SinkStatus(
             name=name,
-            means=by,
+            mechanism=by,
             guarantee=guarantee,
             pending_epochs=sum(1 for epoch in waiting if epoch.rows.get(name)),
             pending_rows=sum(epoch.rows.get(name, 0) for epoch in waiting),
         )
-        for name, (by, guarantee) in sorted(means.items())
+        for name, (by, guarantee) in sorted(mechanism.items())
     )

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from onceward.epoch import Ground, Publisher, PublishLimits, exits, settle_fates, take_over
+from onceward.epoch import Publisher, PublishLimits, RunContext, exits, settle_fates, take_over
 from onceward.errors import DamagedFile, EpochLost, Fenced
 from onceward.identity import Fingerprint, Generation
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
-    Lose,
     Plan,
     Publish,
     Reap,
     Refuse,
     RepairLog,
+    ReportLost,
     Settle,
     TakeOver,
     make_plan,
@@ -39,29 +39,29 @@ class Recovered:
 
 
 def recover(
-    ground: Ground,
+    context: RunContext,
     *,
     known_generations: frozenset[Generation],
     accepted: frozenset[Accept] = frozenset(),
     limits: PublishLimits | None = None,
-    tell: Callable[[Plan], None] = lambda plan: None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Recovered:
     """Survey, plan, execute, until a pass ends with nothing left to reconsider."""
     done = Recovered()
     for _ in range(_PASSES):
-        survey = take_survey(ground, known_generations=known_generations)
+        survey = take_survey(context, known_generations=known_generations)
         plan = make_plan(survey, accepted)
         if plan.refusal is not None:
-            if survey.is_outdated(ground):
+            if survey.is_outdated(context):
                 continue
             raise plan.refusal
-        tell(plan)
-        if _execute(ground, plan, done, Publisher(ground, limits)):
+        on_plan(plan)
+        if _execute(context, plan, done, Publisher(context, limits)):
             return done
     raise Fenced("another driver keeps changing this checkpoint", hint="stop it, then start again")
 
 
-def _execute(ground: Ground, plan: Plan, done: Recovered, publisher: Publisher) -> bool:
+def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publisher) -> bool:
     """True when every step held; False when the world moved and must be surveyed again."""
     for step in plan.steps:
         match step:
@@ -69,19 +69,19 @@ def _execute(ground: Ground, plan: Plan, done: Recovered, publisher: Publisher) 
                 # The publisher works upwards through all decided epochs, and looks for itself whether each still needs
                 # it; one call does this step and the ones like it that follow.
                 publisher.publish_decided()
-            case Lose(epoch):
-                if ground.decisions.decided() >= epoch:
+            case ReportLost(epoch):
+                if context.decisions.decided() >= epoch:
                     publisher.publish_decided()
                 else:
                     raise _contradiction(epoch)
             case TakeOver(epoch):
-                takeover = take_over(ground, epoch)
+                takeover = take_over(context, epoch)
                 if takeover is None:
                     return False
                 done.takeovers[epoch] = takeover
             case AlreadyPublished(epoch, fingerprint, settled):
                 if not settled:
-                    _finish_forgotten(ground, epoch, publisher)
+                    _finish_forgotten(context, epoch, publisher)
                 done.published[epoch] = fingerprint
             case Reap():
                 publisher.sweep()
@@ -92,15 +92,15 @@ def _execute(ground: Ground, plan: Plan, done: Recovered, publisher: Publisher) 
     return True
 
 
-def _finish_forgotten(ground: Ground, epoch: int, publisher: Publisher) -> None:
+def _finish_forgotten(context: RunContext, epoch: int, publisher: Publisher) -> None:
     """Receipts prove the decision: publish what is missing as if the commit log still said so."""
     try:
-        manifest = ground.register.manifest(epoch, settle_fates(ground, epoch))
+        manifest = context.register.manifest(epoch, settle_fates(context, epoch))
     except DamagedFile:
         manifest = None
-    if ground.watermark() >= epoch:
+    if context.watermark() >= epoch:
         return
-    if manifest is None and ground.how_resolved(epoch) is not None:
+    if manifest is None and context.how_resolved(epoch) is not None:
         publisher.settle_without_manifest(epoch)
         return
     if manifest is None:

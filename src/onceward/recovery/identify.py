@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onceward.contracts import Guarantee, Storage
-from onceward.epoch import Ground
-from onceward.epoch.ground import log
+from onceward.epoch import RunContext
+from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
     CheckpointRolledBack,
@@ -16,10 +16,10 @@ from onceward.errors import (
     NewerFormat,
 )
 from onceward.identity import JobName, new_generation
-from onceward.manifest import IdentityFile, IdentityRecord, forget_settled
-from onceward.recovery.plan import Accept, AlreadyPublished, Lose, Plan, make_plan, rolled_back
+from onceward.journal import IdentityFile, IdentityRecord, forget_settled
+from onceward.recovery.plan import Accept, AlreadyPublished, Plan, ReportLost, make_plan, rolled_back
 from onceward.recovery.survey import Survey
-from onceward.storage import is_same_place
+from onceward.storage import is_same_directory
 
 
 def read_identity(storage: Storage) -> IdentityRecord | None:
@@ -37,7 +37,11 @@ def read_identity(storage: Storage) -> IdentityRecord | None:
 
 
 def refuse_unlike(
-    record: IdentityRecord | None, name: JobName, place: str, accepted: frozenset[Accept], query: str | None = None
+    record: IdentityRecord | None,
+    name: JobName,
+    directory_id: str,
+    accepted: frozenset[Accept],
+    query: str | None = None,
 ) -> None:
     if record is None:
         return
@@ -46,7 +50,7 @@ def refuse_unlike(
             f"this checkpoint belongs to the job {record.job!r}, not to {name!r}",
             hint="give each job its own checkpoint directory, or keep the job's name",
         )
-    if not is_same_place(record.place, place) and Accept.COPY not in accepted:
+    if not is_same_directory(record.directory_id, directory_id) and Accept.COPY not in accepted:
         raise CheckpointCopied(
             "this checkpoint directory is a copy (or was restored from one); the original may still be running",
             hint="make sure that the original is stopped or has its own target, then start once with --accept copy "
@@ -60,9 +64,9 @@ def refuse_unlike(
         )
 
 
-def is_copy(record: IdentityRecord, place: str, query: str | None) -> bool:
+def is_copy(record: IdentityRecord, directory_id: str, query: str | None) -> bool:
     """Whether the directory, or the query whose logs are in it, is another than the one that was recorded."""
-    return not is_same_place(record.place, place) or _is_another(record.query, query)
+    return not is_same_directory(record.directory_id, directory_id) or _is_another(record.query, query)
 
 
 def _is_another(recorded: str | None, query: str | None) -> bool:
@@ -75,47 +79,47 @@ def refuse_older_copy(survey: Survey, plan: Plan) -> None:
     of the original prove nothing: it would deliver that epoch again."""
     for step in plan.steps:
         match step:
-            case Lose(epoch) | AlreadyPublished(epoch, _, False) if epoch > survey.decided:
+            case ReportLost(epoch) | AlreadyPublished(epoch, _, False) if epoch > survey.decided:
                 raise rolled_back(f"the target has epoch {epoch}, and this copy was made before it was decided")
             case _:
                 pass
 
 
 def identify(
-    ground: Ground, survey: Survey, record: IdentityRecord | None, place: str, query: str | None
+    context: RunContext, survey: Survey, record: IdentityRecord | None, directory_id: str, query: str | None
 ) -> IdentityRecord:
     """The identity to run under: the one that stands, or a new record for what has changed or was just accepted."""
     foreign = {r.generation for r in survey.receipts} - survey.known_generations
     agreed = survey.watermark
     if record is None:
         wanted = IdentityRecord(
-            0, ground.job.name, ground.job.generation, tuple(sorted(foreign)), ground.adopted, place, query
+            0, context.job.name, context.job.generation, tuple(sorted(foreign)), context.adopted, directory_id, query
         )
     else:
         # Both are refusals of the plan without any acceptance, so that an accepted one is still seen here.
         contradictions = [getattr(step, "error", None) for step in make_plan(survey).steps]
         rolled_back = any(isinstance(error, CheckpointRolledBack) for error in contradictions)
-        new_life = rolled_back or is_copy(record, place, query)
-        agreed = _agreed(ground, survey) if rolled_back else agreed
+        new_life = rolled_back or is_copy(record, directory_id, query)
+        agreed = _agreed(context, survey) if rolled_back else agreed
         wanted = replace(
             record,
             known=tuple(sorted({*record.known, *foreign} | ({record.generation} if new_life else set()))),
             generation=new_generation() if new_life else record.generation,
             # Records of epochs that were rolled back are dropped below.
             adopted=agreed if agreed < survey.watermark else record.adopted,
-            place=place,
+            directory_id=directory_id,
             query=query or record.query,
         )
-    wanted = _promised(wanted, ground.guarantee, newest=max(survey.planned, survey.decided))
+    wanted = _promised(wanted, context.guarantee, newest=max(survey.planned, survey.decided))
     if record is not None:
         if wanted == record:
             return record
         wanted = replace(wanted, number=record.number + 1)
-    standing = IdentityFile(ground.storage).create(wanted)
+    standing = IdentityFile(context.storage).create(wanted)
     if standing != wanted:
         raise Fenced("another driver has just opened this checkpoint", hint="start one driver for one checkpoint")
     if agreed < survey.watermark:
-        _forget_above(ground, agreed, survey)
+        _forget_above(context, agreed, survey)
     return standing
 
 
@@ -140,17 +144,17 @@ def _promised(record: IdentityRecord, wanted: Guarantee, *, newest: int) -> Iden
     return replace(record, guarantee=wanted, since=newest + 1, before=before)
 
 
-def _agreed(ground: Ground, survey: Survey) -> int:
+def _agreed(context: RunContext, survey: Survey) -> int:
     """The last epoch of which the settled markers and Spark's log, as it is now, say the same.
 
     Where Spark's logs alone went back, all that is decided now was settled long ago. Where others were put in their
     place, epochs that are decided in them were settled with other rows: they count as not settled any more, and without
     a manifest they stop the job with `EpochLost`, for a person to rewind.
     """
-    for epoch in ground.settled.epochs():
-        barrier = ground.decisions.barrier(epoch) if epoch <= survey.watermark else None
+    for epoch in context.settled.epochs():
+        barrier = context.decisions.barrier(epoch) if epoch <= survey.watermark else None
         try:
-            marker = ground.settled.marker(epoch)
+            marker = context.settled.marker(epoch)
         except DamagedFile:
             continue
         if barrier and marker and marker.fingerprint and marker.fingerprint != barrier.fingerprint:
@@ -158,10 +162,10 @@ def _agreed(ground: Ground, survey: Survey) -> int:
     return min(survey.watermark, survey.decided)
 
 
-def _forget_above(ground: Ground, agreed: int, survey: Survey) -> None:
+def _forget_above(context: RunContext, agreed: int, survey: Survey) -> None:
     """After an accepted rollback: drop the records of epochs that, for this checkpoint, have not happened. What is
     decided and staged above the watermark has."""
-    for epoch in ground.register.epochs():
+    for epoch in context.register.epochs():
         if agreed < epoch <= survey.watermark or survey.decided < min(epoch, survey.watermark):
-            ground.register.forget(epoch)
-    forget_settled(ground.storage, agreed + 1)
+            context.register.forget(epoch)
+    forget_settled(context.storage, agreed + 1)

@@ -7,10 +7,19 @@ from datetime import datetime
 from enum import Enum
 
 from onceward.contracts import TwoPhaseCommitSink
-from onceward.epoch import Ground, Orphan, Publisher, PublishLimits, age_of, pending_transactions, since_of, survivors
+from onceward.epoch import (
+    PendingTransaction,
+    Publisher,
+    PublishLimits,
+    RunContext,
+    age_of,
+    pending_transactions,
+    since_of,
+    survivors,
+)
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName
-from onceward.manifest import Manifest
+from onceward.journal import Manifest
 from onceward.wal import WAL
 
 
@@ -41,41 +50,41 @@ class InDoubt:
     generation: str = ""
 
 
-def in_doubt(ground: Ground) -> list[InDoubt]:
+def in_doubt(context: RunContext) -> list[InDoubt]:
     """All of this job and generation, oldest epoch first. Lists first, then reads the decision, then the manifests."""
-    listed = [found for found in pending_transactions(ground) if found.sink != WAL]
-    decided, watermark = ground.decisions.decided(), ground.watermark()
+    listed = [found for found in pending_transactions(context) if found.sink != WAL]
+    decided, watermark = context.decisions.decided(), context.watermark()
     manifests: dict[int, Manifest | None] = {}
     result = []
     for found in listed:
         epoch = found.name.epoch
         if epoch not in manifests and epoch > watermark:
-            manifests[epoch] = _manifest(ground, epoch)
+            manifests[epoch] = _manifest(context, epoch)
         if epoch <= watermark:
-            verdict, why = _verdict_of_settled(ground, found)
+            verdict, why = _verdict_of_settled(context, found)
         else:
             verdict, why = _verdict(found.name, decided, manifests.get(epoch))
-        since, age_s = since_of(found), age_of(ground, found)
+        since, age_s = since_of(found), age_of(context, found)
         name = found.name
         result.append(InDoubt(found.sink, str(name), epoch, name.slot, since, age_s, verdict, why, name.generation))
     return sorted(result, key=lambda one: (one.epoch, one.sink, one.slot, one.transaction))
 
 
-def _manifest(ground: Ground, epoch: int) -> Manifest | None:
+def _manifest(context: RunContext, epoch: int) -> Manifest | None:
     """The manifest that counts, without what a person took out of it; None too where it cannot be read."""
     try:
-        files = ground.register.files(epoch)
-        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+        files = context.register.files(epoch)
+        manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
     except DamagedFile:
         return None
-    return ground.resolved.without(manifest) if manifest is not None else None
+    return context.resolved.without(manifest) if manifest is not None else None
 
 
-def _verdict_of_settled(ground: Ground, found: Orphan) -> tuple[Verdict, str]:
-    marker = ground.settled.legible(found.name.epoch)
+def _verdict_of_settled(context: RunContext, found: PendingTransaction) -> tuple[Verdict, str]:
+    marker = context.settled.legible(found.name.epoch)
     if marker is None:
         return Verdict.ASK, "its epoch was settled so long ago that nothing tells whether it belongs to it"
-    if survivors(ground, [found]):
+    if survivors(context, [found]):
         return Verdict.COMMIT, "its epoch was settled with it: the target went back, and holds it again"
     return Verdict.ABORT, "its epoch is settled without it: a lost attempt or a zombie task left it"
 
@@ -96,9 +105,9 @@ def _verdict(name: TransactionName, decided: int, manifest: Manifest | None) -> 
     return Verdict.WAIT, "its epoch is being staged, or its driver died: a restart would abort it"
 
 
-def commit_by_hand(ground: Ground, transaction: str, limits: PublishLimits | None = None) -> int:
+def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits | None = None) -> int:
     """Publish the decided epochs, in order, the transaction's among them, as a start would; the new watermark."""
-    found = _find(ground, transaction)
+    found = _find(context, transaction)
     if found.verdict is not Verdict.COMMIT:
         raise ConfigurationError(
             f"{transaction} must not be committed: {found.why}",
@@ -106,14 +115,14 @@ def commit_by_hand(ground: Ground, transaction: str, limits: PublishLimits | Non
             epoch=found.epoch,
             sink=found.sink,
         )
-    publisher = Publisher(ground, limits)
-    publisher.commit_survivors([one for one in pending_transactions(ground) if str(one.name) == transaction])
+    publisher = Publisher(context, limits)
+    publisher.commit_survivors([one for one in pending_transactions(context) if str(one.name) == transaction])
     return publisher.publish_decided()
 
 
-def abort_by_hand(ground: Ground, transaction: str) -> None:
+def abort_by_hand(context: RunContext, transaction: str) -> None:
     """Abort a transaction that nobody will ever publish, or of which nobody can tell any more: naming it decides."""
-    found = _find(ground, transaction)
+    found = _find(context, transaction)
     if found.verdict not in (Verdict.ABORT, Verdict.ASK):
         raise ConfigurationError(
             f"{transaction} must not be aborted: {found.why}",
@@ -123,15 +132,15 @@ def abort_by_hand(ground: Ground, transaction: str) -> None:
             epoch=found.epoch,
             sink=found.sink,
         )
-    for pending in pending_transactions(ground):
+    for pending in pending_transactions(context):
         if pending.sink == found.sink and str(pending.name) == transaction:
-            way = ground.way_of(pending.sink, pending.handle)
-            if isinstance(way, TwoPhaseCommitSink):
-                way.abort(pending.handle)
+            variant = context.variant_for(pending.sink, pending.handle)
+            if isinstance(variant, TwoPhaseCommitSink):
+                variant.abort(pending.handle)
 
 
-def _find(ground: Ground, transaction: str) -> InDoubt:
-    found = next((one for one in in_doubt(ground) if one.transaction == transaction), None)
+def _find(context: RunContext, transaction: str) -> InDoubt:
+    found = next((one for one in in_doubt(context) if one.transaction == transaction), None)
     if found is None:
         raise ConfigurationError(
             f"no target of this job holds a transaction {transaction!r}",

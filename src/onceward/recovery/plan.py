@@ -20,8 +20,8 @@ from onceward.errors import (
     OncewardError,
     SinkMissing,
 )
-from onceward.identity import STRAIGHT, Fingerprint, Generation
-from onceward.manifest import Manifest
+from onceward.identity import IMMEDIATE, Fingerprint, Generation
+from onceward.journal import Manifest
 from onceward.recovery.repair import Repair, describe_repair
 from onceward.recovery.survey import EpochSurvey, Survey
 from onceward.wal import is_segment
@@ -55,7 +55,7 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Lose:
+class ReportLost:
     """Decided, and nobody can say what was staged: looked at again, then the job stops."""
 
     epoch: int
@@ -104,7 +104,7 @@ class RepairLog:
         return self.repair.epoch
 
 
-Step = RepairLog | Settle | Publish | Lose | TakeOver | AlreadyPublished | Reap | Refuse
+Step = RepairLog | Settle | Publish | ReportLost | TakeOver | AlreadyPublished | Reap | Refuse
 
 
 def describe(step: Step) -> str:
@@ -117,7 +117,7 @@ def describe(step: Step) -> str:
         case Publish(_, slots, receipts, left_out):
             by_hand = f"; {left_out} more were resolved by hand and are left out" if left_out else ""
             return f"{receipts} of {slots} slots have their receipt; publish the others{by_hand}"
-        case Lose(_, damaged):
+        case ReportLost(_, damaged):
             why = f" ({damaged})" if damaged else ""
             return f"decided, but no valid manifest says what was staged{why}; the job would stop"
         case TakeOver():
@@ -165,7 +165,7 @@ def _decided(survey: Survey, found: EpochSurvey) -> Step:
         how = survey.resolved.end(survey.generation, found.epoch, found.fingerprint, survey.sinks)
         if how is not None or found.engine_made:
             return Settle(found.epoch, how or "made by Spark alone")
-        return Lose(found.epoch, found.damaged)
+        return ReportLost(found.epoch, found.damaged)
     slots = _slot_keys(survey.resolved.without(found.manifest))
     left_out = len(_slot_keys(found.manifest)) - len(slots)
     receipts = {(r.sink, r.slot) for r in _receipts_of(survey, found.manifest.job.generation, found)} & slots
@@ -185,7 +185,7 @@ def _undecided(survey: Survey, found: EpochSurvey) -> Step:
     if (is_published or (receipts and found.manifest is not None)) and found.fingerprint is not None:
         return AlreadyPublished(found.epoch, found.fingerprint, settled=False)
     if _unexplained(survey, found):
-        return Lose(found.epoch, found.damaged)
+        return ReportLost(found.epoch, found.damaged)
     left_behind = _left_behind(survey, found)
     return Refuse(left_behind) if left_behind else TakeOver(found.epoch)
 
@@ -246,7 +246,7 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
         foreign = [generation for generation in foreign if generation in above]
     if foreign:
         yield _replaced(survey, foreign)
-    ours = [r for r in survey.receipts if r.generation == survey.generation and r.fingerprint != STRAIGHT]
+    ours = [r for r in survey.receipts if r.generation == survey.generation and r.fingerprint != IMMEDIATE]
     ahead = max((r.epoch for r in ours), default=-1)
     if max(ahead, survey.watermark) > max(survey.planned, survey.decided):
         yield rolled_back(

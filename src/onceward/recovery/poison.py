@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from onceward.contracts import SlotValues, TransactionalWriteAheadSink
-from onceward.epoch import Ground, Publisher
+from onceward.epoch import Publisher, RunContext
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
-from onceward.manifest import Diversion, Diversions, Manifest
+from onceward.journal import Diversion, Diversions, Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class PoisonRow:
     values: dict[str, Any]
 
 
-def find_poison(ground: Ground) -> list[PoisonRow]:
+def find_poison(context: RunContext) -> list[PoisonRow]:
     """The rows of the first unpublished epoch that a target rejects. The targets are left as they were."""
-    manifest = _first_unpublished(ground)
+    manifest = _first_unpublished(context)
     if manifest is None:
         return []
     found: list[PoisonRow] = []
-    for sink, slots in _slots(ground, manifest):
+    for sink, slots in _slots(context, manifest):
         wanted = {(r.slot, r.row): r.why for r in sink.find_rejected(slots, manifest.job, manifest.epoch)}
         for slot in slots:
             numbers = {row: why for (number, row), why in wanted.items() if number == slot.slot}
@@ -44,12 +44,12 @@ def find_poison(ground: Ground) -> list[PoisonRow]:
     return found
 
 
-def divert_poison(ground: Ground, folder: Path) -> list[Path]:
+def divert_poison(context: RunContext, folder: Path) -> list[Path]:
     """Write the rejected rows to files in the folder, then record that they are left out; the files.
 
     The files are durable before the record is. A crash between the two is mended by calling it again.
     """
-    manifest, rows = _first_unpublished(ground), find_poison(ground)
+    manifest, rows = _first_unpublished(context), find_poison(context)
     if manifest is None or not rows:
         raise ConfigurationError(
             "no row of an unpublished epoch is rejected by its target",
@@ -62,8 +62,8 @@ def divert_poison(ground: Ground, folder: Path) -> list[Path]:
         _write(path, mine)
         by_slot = {slot.slot: str(slot.handle["transaction"]) for slot in manifest.sinks[name].slots}
         left_out = {by_slot[s]: tuple(r.row for r in mine if r.slot == s) for s in {row.slot for row in mine}}
-        Diversions(ground.storage).drop_damaged(manifest.epoch, name)
-        if not Diversions(ground.storage).create(Diversion(manifest.epoch, name, left_out, str(path))):
+        Diversions(context.storage).drop_damaged(manifest.epoch, name)
+        if not Diversions(context.storage).create(Diversion(manifest.epoch, name, left_out, str(path))):
             raise ConfigurationError(
                 f"rows of epoch {manifest.epoch} were diverted before, and the target rejects others now",
                 hint="mend the target, or rewind to the epoch with rows that it takes",
@@ -73,20 +73,20 @@ def divert_poison(ground: Ground, folder: Path) -> list[Path]:
     return written
 
 
-def _first_unpublished(ground: Ground) -> Manifest | None:
-    epoch = ground.watermark() + 1
-    if epoch > ground.decisions.decided():
+def _first_unpublished(context: RunContext) -> Manifest | None:
+    epoch = context.watermark() + 1
+    if epoch > context.decisions.decided():
         return None
-    files = ground.register.files(epoch)
-    return ground.register.manifest(epoch, ground.register.taken(epoch, files))
+    files = context.register.files(epoch)
+    return context.register.manifest(epoch, context.register.taken(epoch, files))
 
 
-def _slots(ground: Ground, manifest: Manifest) -> list[tuple[TransactionalWriteAheadSink, list[SlotValues]]]:
-    publisher, found = Publisher(ground), []
+def _slots(context: RunContext, manifest: Manifest) -> list[tuple[TransactionalWriteAheadSink, list[SlotValues]]]:
+    publisher, found = Publisher(context), []
     for name, entry in manifest.sinks.items():
-        way = ground.way_of(name, entry.slots[0].handle) if entry.slots else None
-        if isinstance(way, TransactionalWriteAheadSink):
-            found.append((way, [publisher.values(slot, way, manifest) for slot in entry.slots]))
+        variant = context.variant_for(name, entry.slots[0].handle) if entry.slots else None
+        if isinstance(variant, TransactionalWriteAheadSink):
+            found.append((variant, [publisher.values(slot, variant, manifest) for slot in entry.slots]))
     return found
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from onceward.contracts import AnySink, Clock, DecisionLog, Storage, TwoPhaseCommitSink
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import Generation, JobIdentity, JobName, TransactionName, new_generation
-from onceward.manifest import IdentityFile, IdentityRecord, Kind, Register, Resolution, SettledLog
+from onceward.journal import IdentityFile, IdentityRecord, Kind, Register, Resolution, SettledLog
 from onceward.recovery.resolve import Proposal, record
 from onceward.wal import FOLDER as WAL_FOLDER
 
@@ -28,7 +28,7 @@ def propose_identity(
     sinks: tuple[AnySink, ...],
     storage: Storage,
     decisions: DecisionLog,
-    place: str,
+    directory_id: str,
     clock: Clock,
     generation: str | None = None,
 ) -> NewIdentity:
@@ -46,7 +46,7 @@ def propose_identity(
     past = file.history()
     known = {*in_targets, *(g for one in past for g in (one.generation, *one.known))} - {chosen}
     adopted = _adopted(storage, decisions, past)
-    wanted = IdentityRecord(file.next_number(), name, chosen, tuple(sorted(known)), adopted, place)
+    wanted = IdentityRecord(file.next_number(), name, chosen, tuple(sorted(known)), adopted, directory_id)
     told = (
         "what is staged" if staged else "the receipts in the targets" if in_targets else "nothing, so it is a new one"
     )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from onceward.contracts import Log
-from onceward.epoch import Ground
+from onceward.epoch import RunContext
 from onceward.errors import DamagedFile
 
 
@@ -130,40 +130,40 @@ def describe_repair(one: Repair) -> str:
             return f"{log.value}/{epoch} was planned after a decision that is torn: removed, the epochs run again"
 
 
-def repairs_needed(ground: Ground) -> list[Repair]:
+def repairs_needed(context: RunContext) -> list[Repair]:
     """Look at the logs, and at what is known of their newest epochs. Writes nothing."""
     # Commits first: a driver that goes on meanwhile can only make the barriers look newer than the decisions.
-    commits, offsets = ground.decisions.entries(Log.COMMITS), ground.decisions.entries(Log.OFFSETS)
-    torn_lists = ground.decisions.torn_lists()
+    commits, offsets = context.decisions.entries(Log.COMMITS), context.decisions.entries(Log.OFFSETS)
+    torn_lists = context.decisions.torn_lists()
     is_whole = None not in (*offsets.values(), *commits.values()) and max(commits, default=-1) in (-1, *offsets)
-    return [] if is_whole and not torn_lists else plan_repairs(offsets, commits, _known(ground), torn_lists)
+    return [] if is_whole and not torn_lists else plan_repairs(offsets, commits, _known(context), torn_lists)
 
 
-def _known(ground: Ground) -> dict[int, Known]:
+def _known(context: RunContext) -> dict[int, Known]:
     known = {}
-    for epoch in ground.settled.epochs():
+    for epoch in context.settled.epochs():
         # What cannot be read is not known; an entry that needs it stays torn, and is refused.
         marker = None
         with contextlib.suppress(DamagedFile):
-            marker = ground.settled.marker(epoch)
+            marker = context.settled.marker(epoch)
         if marker is not None and marker.manifest is not None:
             known[epoch] = Known(marker.manifest.barrier, marker.decision)
-    for epoch, files in ground.register.epochs().items():
+    for epoch, files in context.register.epochs().items():
         manifest = None
         with contextlib.suppress(DamagedFile):
-            manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+            manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
         if manifest is not None and epoch not in known:
             known[epoch] = Known(manifest.barrier)
     return known
 
 
-def repair(ground: Ground, repairs: list[Repair]) -> None:
+def repair(context: RunContext, repairs: list[Repair]) -> None:
     """Do it. Each step may be repeated: after a crash in between, the rest is found again."""
     for one in repairs:
         match one:
             case PutBack(log, epoch, text):
-                ground.decisions.put_back(log, epoch, text)
+                context.decisions.put_back(log, epoch, text)
             case Drop(log, epoch, seen):
-                ground.decisions.drop(log, epoch, seen)
+                context.decisions.drop(log, epoch, seen)
             case DropList(path, _):
-                ground.decisions.drop_list(path)
+                context.decisions.drop_list(path)

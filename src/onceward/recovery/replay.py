@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Receipt, TransactionalWriteAheadSink
-from onceward.epoch import Ground, Publisher, PublishLimits, missing, newest_markers, rolled_back_target
+from onceward.epoch import Publisher, PublishLimits, RunContext, missing, newest_markers, rolled_back_target
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
-from onceward.manifest import Manifest, SinkEntry
+from onceward.journal import Manifest, SinkEntry
 from onceward.recovery.targets import receipts_places
 
 
@@ -27,32 +27,34 @@ class Replay:
     rows: int
 
 
-def plan_replay(ground: Ground, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
+def plan_replay(
+    context: RunContext, limits: PublishLimits | None = None, *, out_of_order: bool = False
+) -> list[Replay]:
     """What the targets lack and the checkpoint has kept, in order. Changes nothing.
 
     `TargetRolledBack` when an epoch is missing that was not kept: publishing the later ones would leave a gap. Refused
     too, unless it is asked for, when a sink has newer epochs than one that it lacks.
     """
-    ground = replace(ground, receipts_at=receipts_places(ground))
+    context = replace(context, receipts_at=receipts_places(context))
     keep = (limits or PublishLimits()).keep_receipts
-    markers = newest_markers(ground)
-    receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
-    kept = ground.kept.epochs()
-    lost = missing(ground, markers, receipts, keep_receipts=keep)
+    markers = newest_markers(context)
+    receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
+    kept = context.kept.epochs()
+    lost = missing(context, markers, receipts, keep_receipts=keep)
     if gone := [one for one in lost if not one.in_log or one.epoch not in kept]:
         raise rolled_back_target(gone, kept)
     planned = [
         Replay(manifest.epoch, sink.name, tuple(slot.slot for slot in entry.slots), entry.rows)
-        for sink, entry, manifest in _lacking(ground, receipts)
+        for sink, entry, manifest in _lacking(context, receipts)
     ]
     if not out_of_order:
-        _refuse_out_of_order(ground, planned, receipts)
+        _refuse_out_of_order(context, planned, receipts)
     return planned
 
 
-def _refuse_out_of_order(ground: Ground, planned: Sequence[Replay], receipts: Sequence[Receipt]) -> None:
+def _refuse_out_of_order(context: RunContext, planned: Sequence[Replay], receipts: Sequence[Receipt]) -> None:
     for one in planned:
-        newer = [r.epoch for r in receipts if r.sink == one.sink and r.generation == ground.job.generation]
+        newer = [r.epoch for r in receipts if r.sink == one.sink and r.generation == context.job.generation]
         if max(newer, default=-1) > one.epoch:
             raise ConfigurationError(
                 f"the target lacks epoch {one.epoch} and has epoch {max(newer)}: it went back while the job ran",
@@ -64,30 +66,30 @@ def _refuse_out_of_order(ground: Ground, planned: Sequence[Replay], receipts: Se
             )
 
 
-def replay(ground: Ground, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
+def replay(context: RunContext, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
     """Do it, epoch by epoch; what was published again."""
-    ground = replace(ground, receipts_at=receipts_places(ground))
-    planned = plan_replay(ground, limits, out_of_order=out_of_order)
-    publisher = Publisher(ground, replace(limits or PublishLimits(), look_back_after_failure=False))
-    receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
-    for sink, entry, manifest in _lacking(ground, receipts):
+    context = replace(context, receipts_at=receipts_places(context))
+    planned = plan_replay(context, limits, out_of_order=out_of_order)
+    publisher = Publisher(context, replace(limits or PublishLimits(), look_back_after_failure=False))
+    receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
+    for sink, entry, manifest in _lacking(context, receipts):
         publisher.deliver(sink, entry, manifest)
     return planned
 
 
-def _lacking(ground: Ground, receipts: Sequence[Receipt]) -> Iterator[tuple[AnySink, SinkEntry, Manifest]]:
+def _lacking(context: RunContext, receipts: Sequence[Receipt]) -> Iterator[tuple[AnySink, SinkEntry, Manifest]]:
     """The kept epochs in order, each with the slots of a sink that have no receipt, by the rule of the alarm."""
-    markers = {marker.epoch: marker for marker in newest_markers(ground)}
-    markers |= {epoch: marker for epoch in ground.kept.epochs() if (marker := ground.kept.legible(epoch)) is not None}
+    markers = {marker.epoch: marker for marker in newest_markers(context)}
+    markers |= {epoch: marker for epoch in context.kept.epochs() if (marker := context.kept.legible(epoch)) is not None}
     ordered = [markers[epoch] for epoch in sorted(markers)]
-    everything = ground.watermark() + 1
-    lost = {(one.sink, one.epoch): one for one in missing(ground, ordered, receipts, keep_receipts=everything)}
-    for epoch in sorted(ground.kept.epochs() & markers.keys()):
+    everything = context.watermark() + 1
+    lost = {(one.sink, one.epoch): one for one in missing(context, ordered, receipts, keep_receipts=everything)}
+    for epoch in sorted(context.kept.epochs() & markers.keys()):
         manifest = markers[epoch].manifest
         if manifest is None:
             continue
-        for name, entry in ground.resolved.without(manifest).sinks.items():
+        for name, entry in context.resolved.without(manifest).sinks.items():
             slots = tuple(s for s in entry.slots if (name, epoch) in lost and s.slot in lost[name, epoch].slots)
-            sink = ground.way_of(name, slots[0].handle) if slots else None
+            sink = context.variant_for(name, slots[0].handle) if slots else None
             if isinstance(sink, TransactionalWriteAheadSink):
                 yield sink, replace(entry, slots=slots), manifest

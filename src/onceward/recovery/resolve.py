@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from onceward.contracts import Storage
-from onceward.epoch import Ground, PublishLimits, missing
+from onceward.epoch import PublishLimits, RunContext, missing
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import Fingerprint, Generation, SinkName
-from onceward.manifest import Kind, Manifest, Resolution, Resolutions, SlotEntry
-from onceward.manifest.resolutions import describe
+from onceward.journal import Kind, Manifest, Resolution, Resolutions, SlotEntry
+from onceward.journal.resolutions import describe
 
 _NOBODY = datetime.min
 
@@ -36,16 +36,16 @@ def record(storage: Storage, proposal: Proposal, *, by: str, at: datetime, becau
     return Resolutions(storage).create(signed)
 
 
-def propose_slot_is_in(ground: Ground, *, epoch: int, sink: SinkName, slot: int) -> Proposal:
+def propose_slot_is_in(context: RunContext, *, epoch: int, sink: SinkName, slot: int) -> Proposal:
     """The slot's rows are in the target, whoever brought them there: it is left out of publishing."""
-    _refuse_settled(ground, epoch)
-    manifest = _manifest(ground, epoch)
+    _refuse_settled(context, epoch)
+    manifest = _manifest(context, epoch)
     if manifest is None:
         raise ConfigurationError(
             f"no manifest says which slots epoch {epoch} has",
             hint=f"say it of the whole epoch: `onceward resolve epoch-is-published FILE {epoch}`",
         )
-    _refuse_undecided(ground, epoch)
+    _refuse_undecided(context, epoch)
     entry = manifest.sinks.get(sink)
     found = next((one for one in entry.slots if one.slot == slot), None) if entry is not None else None
     if found is None:
@@ -54,7 +54,7 @@ def propose_slot_is_in(ground: Ground, *, epoch: int, sink: SinkName, slot: int)
         )
     lines = [
         f"epoch {epoch}, sink {sink!r}, slot {slot}: its {found.rows} rows count as being in the target",
-        *_staged_lines(ground, manifest, [(sink, found)]),
+        *_staged_lines(context, manifest, [(sink, found)]),
         "the next start does not publish it, and goes on when every other slot of the epoch has its receipt",
     ]
     said = _said(Kind.SLOT_IS_IN, manifest.job.generation, epoch=epoch, sink=sink, slot=slot)
@@ -62,72 +62,72 @@ def propose_slot_is_in(ground: Ground, *, epoch: int, sink: SinkName, slot: int)
     return Proposal(replace(said, fingerprint=manifest.fingerprint, transactions=names), tuple(lines))
 
 
-def propose_epoch_is_published(ground: Ground, *, epoch: int, sink: SinkName | None = None) -> Proposal:
+def propose_epoch_is_published(context: RunContext, *, epoch: int, sink: SinkName | None = None) -> Proposal:
     """All of the epoch's rows are in the target (in one sink, or in all): none of them is published any more."""
-    decided = ground.decisions.decided()
+    decided = context.decisions.decided()
     if epoch > decided:
-        _refuse_unplanned(ground, epoch)
+        _refuse_unplanned(context, epoch)
     else:
-        _refuse_settled(ground, epoch)
-    manifest = _manifest(ground, epoch)
-    _refuse_unknown_sink(ground, manifest, sink)
+        _refuse_settled(context, epoch)
+    manifest = _manifest(context, epoch)
+    _refuse_unknown_sink(context, manifest, sink)
     where = f"in sink {sink!r}" if sink is not None else "in every sink"
     lines = [f"every row of epoch {epoch} counts as being {where} already"]
     if manifest is not None:
-        lines += _staged_lines(ground, manifest, _chosen(manifest, sink))
-    elif lacking := _without_receipts(ground, epoch, sink):
+        lines += _staged_lines(context, manifest, _chosen(manifest, sink))
+    elif lacking := _without_receipts(context, epoch, sink):
         lines.append(f"attention: no receipt of epoch {epoch} was found in sink {lacking}")
     if epoch > decided and sink is None:
         lines.append("Spark has not decided it: when Spark runs it, its rows are consumed and staged nowhere")
     elif epoch > decided:
         lines.append(f"Spark has not decided it: Spark computes it again, and sink {sink!r} is left out of it")
     else:
-        lines.append("the next start publishes nothing more of it there" + _rest(ground, manifest, epoch, sink))
-    said = _said(Kind.EPOCH_IS_PUBLISHED, _generation(ground, manifest), epoch=epoch, sink=sink)
-    return Proposal(replace(said, fingerprint=_fingerprint(ground, epoch, manifest)), tuple(lines))
+        lines.append("the next start publishes nothing more of it there" + _rest(context, manifest, epoch, sink))
+    said = _said(Kind.EPOCH_IS_PUBLISHED, _generation(context, manifest), epoch=epoch, sink=sink)
+    return Proposal(replace(said, fingerprint=_fingerprint(context, epoch, manifest)), tuple(lines))
 
 
-def propose_accept_loss(ground: Ground, *, epoch: int, sink: SinkName | None = None) -> Proposal:
+def propose_accept_loss(context: RunContext, *, epoch: int, sink: SinkName | None = None) -> Proposal:
     """What is not published of the epoch (in one sink, or in all) is given up."""
-    _refuse_settled(ground, epoch)
-    manifest = _manifest(ground, epoch)
-    _refuse_unknown_sink(ground, manifest, sink)
-    is_left_behind = sink is not None and ground.sink(sink) is None and manifest is not None
+    _refuse_settled(context, epoch)
+    manifest = _manifest(context, epoch)
+    _refuse_unknown_sink(context, manifest, sink)
+    is_left_behind = sink is not None and context.sink(sink) is None and manifest is not None
     if not is_left_behind:
-        _refuse_undecided(ground, epoch)
+        _refuse_undecided(context, epoch)
     where = f"in sink {sink!r}" if sink is not None else "in every sink"
-    said = _said(Kind.ACCEPT_LOSS, _generation(ground, manifest), epoch=epoch, sink=sink)
-    said = replace(said, fingerprint=_fingerprint(ground, epoch, manifest))
+    said = _said(Kind.ACCEPT_LOSS, _generation(context, manifest), epoch=epoch, sink=sink)
+    said = replace(said, fingerprint=_fingerprint(context, epoch, manifest))
     if manifest is None:
         lines = [f"no manifest says what was staged for epoch {epoch}: whatever it was {where}, it is given up"]
-        lines.append("the next start publishes nothing of it" + _rest(ground, manifest, epoch, sink))
+        lines.append("the next start publishes nothing of it" + _rest(context, manifest, epoch, sink))
         return Proposal(said, tuple(lines))
     chosen = _chosen(manifest, sink)
     if not chosen:
         raise ConfigurationError(f"epoch {epoch} has no rows {where}", hint=f"it has {_slots_of(manifest)}")
-    has = _receipts(ground, epoch)
+    has = _receipts(context, epoch)
     lost = [slot for name, slot in chosen if (name, slot.slot) not in has]
     lines = [
         f"{sum(slot.rows for slot in lost)} rows of epoch {epoch} in {len(lost)} slots {where} are given up: they will "
         "never be in the target",
-        *_staged_lines(ground, manifest, chosen),
+        *_staged_lines(context, manifest, chosen),
     ]
-    if epoch > ground.decisions.decided():
+    if epoch > context.decisions.decided():
         lines.append(f"Spark has not decided the epoch and runs it again, without a sink {sink!r}")
     else:
-        lines.append("the next start publishes nothing more of it there" + _rest(ground, manifest, epoch, sink))
+        lines.append("the next start publishes nothing more of it there" + _rest(context, manifest, epoch, sink))
     names = tuple(dict.fromkeys(str(slot.handle["transaction"]) for _, slot in chosen))
     return Proposal(replace(said, transactions=names), tuple(lines))
 
 
-def propose_withdraw(ground: Ground, number: int) -> Proposal:
+def propose_withdraw(context: RunContext, number: int) -> Proposal:
     """A resolution no longer holds: it was a mistake, or its file is damaged."""
-    resolutions = Resolutions(ground.storage)
+    resolutions = Resolutions(context.storage)
     if not resolutions.has(number):
         raise ConfigurationError(f"there is no resolution {number}", hint="`onceward status` lists them")
     what = next((describe(one) for one in resolutions.history() if one.number == number), "it cannot be read")
     lines = (f"resolution {number} no longer holds: {what}", "what the next start does is as if it had not been given")
-    return Proposal(replace(_said(Kind.WITHDRAW, ground.job.generation), withdraws=number), lines)
+    return Proposal(replace(_said(Kind.WITHDRAW, context.job.generation), withdraws=number), lines)
 
 
 def _said(
@@ -141,26 +141,26 @@ def _said(
     return Resolution(kind, generation, by="", at=_NOBODY, because="", epoch=epoch, sink=sink, slot=slot)
 
 
-def _manifest(ground: Ground, epoch: int) -> Manifest | None:
+def _manifest(context: RunContext, epoch: int) -> Manifest | None:
     """The manifest that counts; None where it is missing or cannot be read. A settled epoch's is in its marker."""
-    if epoch <= min(ground.watermark(), ground.decisions.decided()):
-        marker = ground.settled.legible(epoch)
+    if epoch <= min(context.watermark(), context.decisions.decided()):
+        marker = context.settled.legible(epoch)
         return marker.manifest if marker is not None else None
     try:
-        files = ground.register.files(epoch)
-        return ground.register.manifest(epoch, ground.register.taken(epoch, files))
+        files = context.register.files(epoch)
+        return context.register.manifest(epoch, context.register.taken(epoch, files))
     except DamagedFile:
         return None
 
 
-def _generation(ground: Ground, manifest: Manifest | None) -> Generation:
-    return manifest.job.generation if manifest is not None else ground.job.generation
+def _generation(context: RunContext, manifest: Manifest | None) -> Generation:
+    return manifest.job.generation if manifest is not None else context.job.generation
 
 
-def _fingerprint(ground: Ground, epoch: int, manifest: Manifest | None) -> Fingerprint | None:
+def _fingerprint(context: RunContext, epoch: int, manifest: Manifest | None) -> Fingerprint | None:
     if manifest is not None:
         return manifest.fingerprint
-    barrier = ground.decisions.barrier(epoch)
+    barrier = context.decisions.barrier(epoch)
     return barrier.fingerprint if barrier is not None else None
 
 
@@ -169,26 +169,26 @@ def _chosen(manifest: Manifest, sink: SinkName | None) -> list[tuple[SinkName, S
     return [(name, slot) for name, entry in sinks if sink in (None, name) for slot in entry.slots]
 
 
-def _receipts(ground: Ground, epoch: int) -> set[tuple[SinkName, int]]:
+def _receipts(context: RunContext, epoch: int) -> set[tuple[SinkName, int]]:
     """The slots of the epoch that the targets prove to have."""
-    barrier = ground.decisions.barrier(epoch)
+    barrier = context.decisions.barrier(epoch)
     return {
         (receipt.sink, receipt.slot)
-        for sink in ground.sinks
-        for receipt in sink.receipts(ground.job)
+        for sink in context.sinks
+        for receipt in sink.receipts(context.job)
         if receipt.epoch == epoch and (barrier is None or receipt.fingerprint == barrier.fingerprint)
     }
 
 
-def _without_receipts(ground: Ground, epoch: int, sink: SinkName | None) -> str:
-    has = {name for name, _ in _receipts(ground, epoch)}
-    asked = [one.name for one in ground.sinks if sink in (None, one.name)]
+def _without_receipts(context: RunContext, epoch: int, sink: SinkName | None) -> str:
+    has = {name for name, _ in _receipts(context, epoch)}
+    asked = [one.name for one in context.sinks if sink in (None, one.name)]
     return ", ".join(repr(str(name)) for name in asked if name not in has)
 
 
-def _staged_lines(ground: Ground, manifest: Manifest, chosen: Iterable[tuple[SinkName, SlotEntry]]) -> list[str]:
+def _staged_lines(context: RunContext, manifest: Manifest, chosen: Iterable[tuple[SinkName, SlotEntry]]) -> list[str]:
     """What the targets say of these slots."""
-    has = _receipts(ground, manifest.epoch)
+    has = _receipts(context, manifest.epoch)
     lines = []
     for name, slot in chosen:
         proof = "the target has its receipt" if (name, slot.slot) in has else "the target has no receipt of it"
@@ -197,11 +197,11 @@ def _staged_lines(ground: Ground, manifest: Manifest, chosen: Iterable[tuple[Sin
     return lines
 
 
-def _rest(ground: Ground, manifest: Manifest | None, epoch: int, sink: SinkName | None) -> str:
+def _rest(context: RunContext, manifest: Manifest | None, epoch: int, sink: SinkName | None) -> str:
     """What else must be there before the epoch is settled."""
-    if epoch <= ground.watermark():
+    if epoch <= context.watermark():
         return ", and no longer misses it"
-    names = manifest.sinks if manifest is not None else [one.name for one in ground.sinks]
+    names = manifest.sinks if manifest is not None else [one.name for one in context.sinks]
     others = [name for name in names if name != sink]
     if sink is None or not others:
         return f", and epoch {epoch} is settled"
@@ -216,39 +216,39 @@ def _slots_of(manifest: Manifest) -> str:
     return ", ".join(listed) or "no rows at all"
 
 
-def _lacks(ground: Ground, epoch: int) -> bool:
+def _lacks(context: RunContext, epoch: int) -> bool:
     """Whether a target that went back no longer has all of a settled epoch."""
-    marker = ground.settled.legible(epoch)
-    receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
+    marker = context.settled.legible(epoch)
+    receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
     keep = PublishLimits().keep_receipts
-    return marker is not None and bool(missing(ground, [marker], receipts, keep_receipts=keep))
+    return marker is not None and bool(missing(context, [marker], receipts, keep_receipts=keep))
 
 
-def _refuse_settled(ground: Ground, epoch: int) -> None:
-    if epoch <= ground.watermark() and not _lacks(ground, epoch):
+def _refuse_settled(context: RunContext, epoch: int) -> None:
+    if epoch <= context.watermark() and not _lacks(context, epoch):
         raise ConfigurationError(
             f"epoch {epoch} is settled: nothing of it is published any more",
-            hint=f"only epochs above {ground.watermark()} can be resolved",
+            hint=f"only epochs above {context.watermark()} can be resolved",
         )
-    _refuse_unplanned(ground, epoch)
+    _refuse_unplanned(context, epoch)
 
 
-def _refuse_unplanned(ground: Ground, epoch: int) -> None:
-    newest = max(ground.decisions.planned(), ground.decisions.decided())
+def _refuse_unplanned(context: RunContext, epoch: int) -> None:
+    newest = max(context.decisions.planned(), context.decisions.decided())
     if not 0 <= epoch <= newest:
         raise ConfigurationError(f"there is no epoch {epoch}", hint=f"the newest one is {newest}")
 
 
-def _refuse_undecided(ground: Ground, epoch: int) -> None:
-    if epoch > ground.decisions.decided():
+def _refuse_undecided(context: RunContext, epoch: int) -> None:
+    if epoch > context.decisions.decided():
         raise ConfigurationError(
             f"epoch {epoch} is not decided: the next start aborts what is staged, and Spark runs it again",
             hint="start the job; there is nothing to be said of it",
         )
 
 
-def _refuse_unknown_sink(ground: Ground, manifest: Manifest | None, sink: SinkName | None) -> None:
-    known = {one.name for one in ground.sinks} | set(manifest.sinks if manifest is not None else ())
+def _refuse_unknown_sink(context: RunContext, manifest: Manifest | None, sink: SinkName | None) -> None:
+    known = {one.name for one in context.sinks} | set(manifest.sinks if manifest is not None else ())
     if sink is not None and sink not in known:
         raise ConfigurationError(
             f"neither the job nor the epoch has a sink {sink!r}",

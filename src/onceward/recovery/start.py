@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
-from onceward.epoch import Coordinator, Ground, Publisher, PublishLimits, newest_markers
-from onceward.epoch.ground import log
+from onceward.epoch import Coordinator, Publisher, PublishLimits, RunContext, newest_markers
+from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
     ConfigurationError,
@@ -22,7 +22,7 @@ from onceward.errors import (
     TargetUnavailable,
 )
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
-from onceward.manifest import (
+from onceward.journal import (
     Diversions,
     IdentityRecord,
     KeptLog,
@@ -49,7 +49,7 @@ from onceward.recovery.targets import (
 class Opened:
     """A checkpoint that is recovered and ready for its next epoch."""
 
-    ground: Ground
+    context: RunContext
     coordinator: Coordinator
     record: IdentityRecord
 
@@ -61,21 +61,21 @@ def open_checkpoint(
     guarantee: Guarantee,
     storage: Storage,
     decisions: DecisionLog,
-    place: str,
+    directory_id: str,
     clock: Clock,
     query: str | None = None,
     hooks: Hooks | None = None,
     accepted: frozenset[Accept] = frozenset(),
     limits: PublishLimits | None = None,
-    tell: Callable[[Plan], None] = lambda plan: None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Opened:
-    """Identify, survey, refuse or recover. `place` names the directory itself, so that a copy is noticed.
+    """Identify, survey, refuse or recover. `directory_id` names the directory itself, so that a copy is noticed.
 
     `query` is the engine's id of the query whose logs these are, None before its first start.
     """
     record = read_identity(storage)
     adopted = record.adopted if record else decisions.decided()
-    ground = Ground(
+    context = RunContext(
         job=JobIdentity(name, record.generation if record else new_generation()),
         run=new_run(),
         sinks=sinks,
@@ -88,38 +88,40 @@ def open_checkpoint(
         resolved=Resolutions(storage).read(),
         hooks=hooks or Hooks(),
     )
-    refuse_unlike(record, name, place, accepted, query)
-    _put_logs_right(ground, tell)
+    refuse_unlike(record, name, directory_id, accepted, query)
+    _put_logs_right(context, on_plan)
     known = frozenset(record.known) if record else frozenset[Generation]()
     keep = (limits or PublishLimits()).keep_receipts
-    with _told_plainly():
-        ground = replace(ground, receipts_at=receipts_places(ground), target_facts=target_facts(ground))
-        refuse_moved_receipts(ground)
-        warn_of_changed_targets(ground)
-        markers = newest_markers(ground)
-        survey = take_survey(ground, known_generations=known, is_identified=record is not None)
+    with _failures_as_target_unavailable():
+        context = replace(context, receipts_at=receipts_places(context), target_facts=target_facts(context))
+        refuse_moved_receipts(context)
+        warn_of_changed_targets(context)
+        markers = newest_markers(context)
+        survey = take_survey(context, known_generations=known, is_identified=record is not None)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
-        raise _just_opened() if survey.is_outdated(ground) or read_identity(storage) != record else plan.refusal
-    if record is not None and is_copy(record, place, query) and Accept.ROLLBACK not in accepted:
+        raise _just_opened() if survey.is_outdated(context) or read_identity(storage) != record else plan.refusal
+    if record is not None and is_copy(record, directory_id, query) and Accept.ROLLBACK not in accepted:
         refuse_older_copy(survey, plan)
-    record = identify(ground, survey, record, place, query)
-    ground = replace(ground, job=record.identity, adopted=record.adopted)
-    with _told_plainly():
-        if held := came_back(ground, markers, survey.receipts, keep_receipts=keep):
-            Publisher(ground, limits).commit_survivors(held)
-        done = recover(ground, known_generations=frozenset(record.known), accepted=accepted, limits=limits, tell=tell)
+    record = identify(context, survey, record, directory_id, query)
+    context = replace(context, job=record.identity, adopted=record.adopted)
+    with _failures_as_target_unavailable():
+        if held := came_back(context, markers, survey.receipts, keep_receipts=keep):
+            Publisher(context, limits).commit_survivors(held)
+        done = recover(
+            context, known_generations=frozenset(record.known), accepted=accepted, limits=limits, on_plan=on_plan
+        )
     _warn_of_damage(survey)
-    warn_of_strays(ground)
+    warn_of_strays(context)
     begun_as = record.guarantee_of
-    coordinator = Coordinator(ground, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
-    return Opened(ground, coordinator, record)
+    coordinator = Coordinator(context, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
+    return Opened(context, coordinator, record)
 
 
-def _put_logs_right(ground: Ground, tell: Callable[[Plan], None]) -> None:
-    if repairs := repairs_needed(ground):
-        tell(Plan(tuple(RepairLog(one) for one in repairs)))
-        repair(ground, repairs)
+def _put_logs_right(context: RunContext, on_plan: Callable[[Plan], None]) -> None:
+    if repairs := repairs_needed(context):
+        on_plan(Plan(tuple(RepairLog(one) for one in repairs)))
+        repair(context, repairs)
 
 
 def _just_opened() -> Fenced:
@@ -137,7 +139,7 @@ def inspect_checkpoint(
     sinks: tuple[AnySink, ...],
     storage: Storage,
     decisions: DecisionLog,
-    place: str,
+    directory_id: str,
     clock: Clock,
     accepted: frozenset[Accept] = frozenset(),
     name: JobName | None = None,
@@ -145,7 +147,7 @@ def inspect_checkpoint(
     """The plan that the next start would carry out. Writes nothing. The job's name is needed on a checkpoint that has
     no identity yet."""
     if name is not None and read_identity(storage) is None and decisions.decided() >= 0:
-        fresh = Ground(
+        fresh = RunContext(
             job=JobIdentity(name, new_generation()),
             run=new_run(),
             sinks=sinks,
@@ -155,23 +157,23 @@ def inspect_checkpoint(
             clock=clock,
             adopted=decisions.decided(),
         )
-        with _told_plainly():
+        with _failures_as_target_unavailable():
             return make_plan(take_survey(fresh, known_generations=frozenset(), is_identified=False), accepted)
     try:
-        ground, record = look_at(
-            sinks=sinks, storage=storage, decisions=decisions, place=place, clock=clock, accepted=accepted
+        context, record = look_at(
+            sinks=sinks, storage=storage, decisions=decisions, directory_id=directory_id, clock=clock, accepted=accepted
         )
     except CheckpointCopied as error:
         return Plan((Refuse(error),))
-    if repairs := repairs_needed(ground):
+    if repairs := repairs_needed(context):
         return Plan(tuple(RepairLog(one) for one in repairs))
     try:
-        with _told_plainly():
-            refuse_moved_receipts(replace(ground, receipts_at=receipts_places(ground)))
+        with _failures_as_target_unavailable():
+            refuse_moved_receipts(replace(context, receipts_at=receipts_places(context)))
             keep = PublishLimits().keep_receipts
-            markers = newest_markers(ground)
-            survey = take_survey(ground, known_generations=frozenset(record.known))
-        came_back(ground, markers, survey.receipts, keep_receipts=keep)
+            markers = newest_markers(context)
+            survey = take_survey(context, known_generations=frozenset(record.known))
+        came_back(context, markers, survey.receipts, keep_receipts=keep)
     except (ReceiptsMoved, TargetRolledBack) as error:
         return Plan((Refuse(error),))
     return make_plan(survey, accepted)
@@ -182,11 +184,11 @@ def look_at(
     sinks: tuple[AnySink, ...],
     storage: Storage,
     decisions: DecisionLog,
-    place: str,
+    directory_id: str,
     clock: Clock,
     accepted: frozenset[Accept] = frozenset(),
     past_damage: bool = False,
-) -> tuple[Ground, IdentityRecord]:
+) -> tuple[RunContext, IdentityRecord]:
     """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused.
 
     `past_damage`: for whoever is about to mend what a person has said before, and which can no longer be read.
@@ -196,8 +198,8 @@ def look_at(
         raise ConfigurationError(
             "no onceward job has run on this checkpoint", hint="give the directory that the job has as `checkpoint`"
         )
-    refuse_unlike(record, record.job, place, accepted)
-    ground = Ground(
+    refuse_unlike(record, record.job, directory_id, accepted)
+    context = RunContext(
         job=record.identity,
         run=new_run(),
         sinks=sinks,
@@ -209,7 +211,7 @@ def look_at(
         diverted=Diversions(storage).all(above=_settled_and_gone(record.adopted, storage), only_whole=past_damage),
         resolved=Resolved(Resolutions(storage).history()) if past_damage else Resolutions(storage).read(),
     )
-    return ground, record
+    return context, record
 
 
 def _settled_and_gone(adopted: int, storage: Storage) -> int:
@@ -218,7 +220,7 @@ def _settled_and_gone(adopted: int, storage: Storage) -> int:
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
+def _failures_as_target_unavailable() -> Iterator[None]:
     """A target that does not answer, or does not let us look or abort: what it holds is unknown, so nothing starts."""
     try:
         yield

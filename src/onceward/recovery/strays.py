@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onceward.contracts import Handle, TwoPhaseCommitSink
-from onceward.epoch import Ground, Orphan, age_of, since_of
-from onceward.epoch.ground import log
+from onceward.epoch import PendingTransaction, RunContext, age_of, since_of
+from onceward.epoch.run_context import log
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName, sink_digest
-from onceward.manifest import IdentityFile, IdentityRecord, Kind, Resolution, Resolutions
+from onceward.journal import IdentityFile, IdentityRecord, Kind, Resolution, Resolutions
 from onceward.recovery.in_doubt import InDoubt, Verdict
 
 
@@ -30,7 +30,7 @@ class _Past:
         """Of a transaction of a generation that is not this checkpoint's own."""
         now = self.records[-1]
         mine = [record for record in self.records if record.generation == generation]
-        if any(record.place == now.place for record in mine):
+        if any(record.directory_id == now.directory_id for record in mine):
             return Verdict.ABORT, (
                 "its generation was this very directory's before a rollback was accepted: nobody runs under it any more"
             )
@@ -46,29 +46,29 @@ class _Past:
         return Verdict.ASK, "no record here tells of its generation: another checkpoint works under this job's name"
 
 
-def strays(ground: Ground) -> list[InDoubt]:
+def strays(context: RunContext) -> list[InDoubt]:
     """What a start does not look at, oldest epoch first. Lists the targets first, then reads what is known."""
-    listed = list(_listed(ground))
+    listed = list(_listed(context))
     if not listed:
         return []
-    decided, watermark = ground.decisions.decided(), ground.watermark()
-    past = _Past(IdentityFile(ground.storage).history())
+    decided, watermark = context.decisions.decided(), context.watermark()
+    past = _Past(IdentityFile(context.storage).history())
     result = []
     for found in listed:
-        verdict, why = _named(ground, found.name, decided, watermark) or _verdict(ground, found.name, watermark, past)
-        result.append(_in_doubt(ground, found, verdict, why))
+        verdict, why = _named(context, found.name, decided, watermark) or _verdict(context, found.name, watermark, past)
+        result.append(_in_doubt(context, found, verdict, why))
     return sorted(result, key=lambda one: (one.generation, one.epoch, one.slot, one.transaction))
 
 
-def warn_of_strays(ground: Ground) -> None:
+def warn_of_strays(context: RunContext) -> None:
     """At a start: say that they exist. A target that does not list them now is no reason not to start."""
     try:
-        found = strays(ground)
+        found = strays(context)
     except Exception as error:
         log.info("the targets were not asked for old transactions: %s: %s", type(error).__name__, error)
         return
     for generation, count in sorted(Counter(one.generation for one in found).items()):
-        whose = "a sink that was removed" if generation == ground.job.generation else f"generation {generation}"
+        whose = "a sink that was removed" if generation == context.job.generation else f"generation {generation}"
         log.warning(
             "%d transactions of %s wait in the targets, and no start ends them; `onceward transactions list FILE --all`"
             " tells what is known of them",
@@ -77,9 +77,9 @@ def warn_of_strays(ground: Ground) -> None:
         )
 
 
-def to_abort(ground: Ground, *, name: str | None = None, generation: str | None = None) -> list[InDoubt]:
+def to_abort(context: RunContext, *, name: str | None = None, generation: str | None = None) -> list[InDoubt]:
     """Those that may be aborted: what nobody ends any more, and all of a generation that a person declares dead."""
-    found = [one for one in strays(ground) if name in (None, one.transaction)]
+    found = [one for one in strays(context) if name in (None, one.transaction)]
     if name is not None and not found:
         raise ConfigurationError(
             f"no target of this job holds a transaction {name!r}",
@@ -104,13 +104,13 @@ def _is_declared_dead(one: InDoubt, generation: str | None) -> bool:
     return one.verdict is Verdict.ASK and one.generation == generation
 
 
-def abort_strays(ground: Ground, chosen: Sequence[InDoubt], *, by: str, at: datetime, because: str) -> None:
+def abort_strays(context: RunContext, chosen: Sequence[InDoubt], *, by: str, at: datetime, because: str) -> None:
     """Record it, durably, then abort them. After a crash in between they are still listed: give it again."""
     names = {one.transaction for one in chosen}
-    Resolutions(ground.storage).create(
+    Resolutions(context.storage).create(
         Resolution(
             kind=Kind.ABORT_TRANSACTIONS,
-            generation=ground.job.generation,
+            generation=context.job.generation,
             by=by,
             at=at,
             because=because,
@@ -118,54 +118,54 @@ def abort_strays(ground: Ground, chosen: Sequence[InDoubt], *, by: str, at: date
             shown=tuple(f"{one.transaction}: {one.why}" for one in chosen),
         )
     )
-    for way, handle in _handles(ground):
+    for variant, handle in _handles(context):
         if str(handle.get("transaction")) in names:
-            way.abort(handle)
+            variant.abort(handle)
 
 
-def _handles(ground: Ground) -> Iterable[tuple[TwoPhaseCommitSink[object], Handle]]:
-    for way in ground.ways():
-        if isinstance(way, TwoPhaseCommitSink):
-            for handle in way.pending_of_job(ground.job.name):
-                yield way, handle
+def _handles(context: RunContext) -> Iterable[tuple[TwoPhaseCommitSink[object], Handle]]:
+    for variant in context.variants():
+        if isinstance(variant, TwoPhaseCommitSink):
+            for handle in variant.pending_of_job(context.job.name):
+                yield variant, handle
 
 
-def _listed(ground: Ground) -> Iterable[Orphan]:
+def _listed(context: RunContext) -> Iterable[PendingTransaction]:
     """Each once, though two sinks of one target list the same ones. Those that a start looks at are left out."""
-    own = [way.name for way in ground.ways()]
+    own = [variant.name for variant in context.variants()]
     seen: set[str] = set()
-    for way, handle in _handles(ground):
+    for variant, handle in _handles(context):
         name = TransactionName.parse(str(handle.get("transaction")))
-        if name is None or str(name) in seen or any(name.belongs_to(ground.job, sink) for sink in own):
+        if name is None or str(name) in seen or any(name.belongs_to(context.job, sink) for sink in own):
             continue
         seen.add(str(name))
-        yield Orphan(way.name, name, handle)
+        yield PendingTransaction(variant.name, name, handle)
 
 
-def _named(ground: Ground, name: TransactionName, decided: int, watermark: int) -> tuple[Verdict, str] | None:
+def _named(context: RunContext, name: TransactionName, decided: int, watermark: int) -> tuple[Verdict, str] | None:
     """What a manifest that counts says of it, in whatever generation it was written."""
     if name.epoch <= watermark:
-        return _named_by_marker(ground, name)
+        return _named_by_marker(context, name)
     try:
-        files = ground.register.files(name.epoch)
-        manifest = ground.register.manifest(name.epoch, ground.register.taken(name.epoch, files))
+        files = context.register.files(name.epoch)
+        manifest = context.register.manifest(name.epoch, context.register.taken(name.epoch, files))
     except DamagedFile:
         return Verdict.WAIT, "the manifest of its epoch, which would tell whether it counts, cannot be read"
-    if manifest is None or str(name) not in ground.resolved.without(manifest).transactions():
+    if manifest is None or str(name) not in context.resolved.without(manifest).transactions():
         return None
-    if ground.resolved.gives_up(str(name)):
+    if context.resolved.gives_up(str(name)):
         return None
     return Verdict.WAIT, (
         "the manifest of its epoch names it, and its sink is no longer in the job: start once with that sink, or give "
         f"it up: `onceward resolve accept-loss FILE {name.epoch}`"
-        if name.sink not in {sink_digest(way.name) for way in ground.ways()}
+        if name.sink not in {sink_digest(variant.name) for variant in context.variants()}
         else f"the manifest of its epoch names it; it is {'' if name.epoch <= decided else 'not '}decided"
     )
 
 
-def _named_by_marker(ground: Ground, name: TransactionName) -> tuple[Verdict, str] | None:
+def _named_by_marker(context: RunContext, name: TransactionName) -> tuple[Verdict, str] | None:
     try:
-        marker = ground.settled.marker(name.epoch)
+        marker = context.settled.marker(name.epoch)
     except DamagedFile:
         return Verdict.WAIT, "the marker of its epoch, which would tell whether it counts, cannot be read"
     if marker is None or marker.manifest is None or str(name) not in marker.manifest.transactions():
@@ -173,27 +173,27 @@ def _named_by_marker(ground: Ground, name: TransactionName) -> tuple[Verdict, st
     return Verdict.WAIT, "its epoch was settled with it, and yet it is there: the target went back to before that"
 
 
-def _verdict(ground: Ground, name: TransactionName, watermark: int, past: _Past) -> tuple[Verdict, str]:
-    if name.generation != ground.job.generation:
+def _verdict(context: RunContext, name: TransactionName, watermark: int, past: _Past) -> tuple[Verdict, str]:
+    if name.generation != context.job.generation:
         return past.verdict(name.generation)
     if name.epoch <= watermark:
         return Verdict.ABORT, "its epoch is settled without it, and its sink is no longer in the job"
-    if ground.resolved.gives_up(str(name)):
+    if context.resolved.gives_up(str(name)):
         return Verdict.ABORT, "a person gave it up, and its sink is no longer in the job"
-    if _is_taken_over(ground, name):
+    if _is_taken_over(context, name):
         return Verdict.ABORT, "its epoch was taken over since, and its sink is no longer in the job"
     return Verdict.WAIT, "its sink is no longer in the job; its epoch is not settled, and may be being staged"
 
 
-def _is_taken_over(ground: Ground, name: TransactionName) -> bool:
+def _is_taken_over(context: RunContext, name: TransactionName) -> bool:
     try:
-        return ground.register.taken(name.epoch, ground.register.files(name.epoch)) > name.takeover
+        return context.register.taken(name.epoch, context.register.files(name.epoch)) > name.takeover
     except DamagedFile:
         return False
 
 
-def _in_doubt(ground: Ground, found: Orphan, verdict: Verdict, why: str) -> InDoubt:
-    names = {sink_digest(way.name): way.name for way in ground.ways()}
+def _in_doubt(context: RunContext, found: PendingTransaction, verdict: Verdict, why: str) -> InDoubt:
+    names = {sink_digest(variant.name): variant.name for variant in context.variants()}
     sink = names.get(found.name.sink, SinkName(f"removed ({found.name.sink})"))
     return InDoubt(
         sink=sink,
@@ -201,7 +201,7 @@ def _in_doubt(ground: Ground, found: Orphan, verdict: Verdict, why: str) -> InDo
         epoch=found.name.epoch,
         slot=found.name.slot,
         since=since_of(found),
-        age_s=age_of(ground, found) if since_of(found) is not None else None,
+        age_s=age_of(context, found) if since_of(found) is not None else None,
         verdict=verdict,
         why=why,
         generation=found.name.generation,

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from onceward.contracts import Receipt, WriteAheadSink
-from onceward.epoch import Ground, Orphan, orphans
+from onceward.epoch import PendingTransaction, RunContext, orphans
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import Fingerprint, Generation, SinkName
-from onceward.manifest import EpochFiles, Manifest, Marker, Resolved
+from onceward.journal import EpochFiles, Manifest, Marker, Resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Survey:
     watermark_barrier: Fingerprint | None
     epochs: Mapping[int, EpochSurvey]
     receipts: tuple[Receipt, ...]
-    orphans: tuple[Orphan, ...]
+    orphans: tuple[PendingTransaction, ...]
     sinks: frozenset[SinkName]
     generation: Generation
     known_generations: frozenset[Generation]
@@ -53,26 +53,26 @@ class Survey:
     is_identified: bool = True
     watermark_damaged: str | None = None
 
-    def is_outdated(self, ground: Ground) -> bool:
+    def is_outdated(self, context: RunContext) -> bool:
         """Whether the engine's logs or the watermark moved since: another driver is at work, and what looks like a
         contradiction between the logs (read first) and the targets (read last) may be nothing but its progress."""
-        now = (ground.decisions.decided(), ground.decisions.planned(), ground.watermark())
+        now = (context.decisions.decided(), context.decisions.planned(), context.watermark())
         return now != (self.decided, self.planned, self.watermark)
 
 
-def take_survey(ground: Ground, *, known_generations: frozenset[Generation], is_identified: bool = True) -> Survey:
+def take_survey(context: RunContext, *, known_generations: frozenset[Generation], is_identified: bool = True) -> Survey:
     """Look at everything once. Writes nothing."""
-    decided, planned = ground.decisions.decided(), ground.decisions.planned()
-    register = ground.register.epochs()
-    watermark = ground.watermark()
-    marker, damaged = _marker(ground, watermark)
-    barrier = ground.decisions.barrier(watermark)
+    decided, planned = context.decisions.decided(), context.decisions.planned()
+    register = context.register.epochs()
+    watermark = context.watermark()
+    marker, damaged = _marker(context, watermark)
+    barrier = context.decisions.barrier(watermark)
     newest = max([decided, planned, *register])
-    epochs = {epoch: _epoch(ground, epoch, register) for epoch in range(min(watermark, decided) + 1, newest + 1)}
-    receipts = [receipt for sink in ground.sinks for receipt in sink.receipts(ground.job)]
+    epochs = {epoch: _epoch(context, epoch, register) for epoch in range(min(watermark, decided) + 1, newest + 1)}
+    receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
     for found in epochs.values():
         if found.epoch > decided:
-            receipts += _remembered(ground, found)
+            receipts += _remembered(context, found)
     return Survey(
         decided=decided,
         planned=planned,
@@ -81,33 +81,33 @@ def take_survey(ground: Ground, *, known_generations: frozenset[Generation], is_
         watermark_barrier=barrier.fingerprint if barrier else None,
         epochs=epochs,
         receipts=tuple(receipts),
-        orphans=tuple(orphans(ground)),
-        sinks=frozenset(sink.name for sink in ground.sinks),
-        generation=ground.job.generation,
-        known_generations=known_generations | {ground.job.generation},
-        resolved=ground.resolved,
+        orphans=tuple(orphans(context)),
+        sinks=frozenset(sink.name for sink in context.sinks),
+        generation=context.job.generation,
+        known_generations=known_generations | {context.job.generation},
+        resolved=context.resolved,
         is_identified=is_identified,
         watermark_damaged=damaged,
     )
 
 
-def _marker(ground: Ground, watermark: int) -> tuple[Marker | None, str | None]:
+def _marker(context: RunContext, watermark: int) -> tuple[Marker | None, str | None]:
     """A marker that is damaged still tells, by its name, that its epoch is settled."""
     try:
-        return ground.settled.marker(watermark), None
+        return context.settled.marker(watermark), None
     except NewerFormat:
         raise
     except DamagedFile as error:
         return None, error.message
 
 
-def _remembered(ground: Ground, found: EpochSurvey) -> Iterator[Receipt]:
+def _remembered(context: RunContext, found: EpochSurvey) -> Iterator[Receipt]:
     """What committers know of an epoch that is not decided. They are told of a slot only after its decision: it was
     made, and then forgotten. Computed again, the epoch might be cut into other slots, and those they know be left out.
     """
-    if (manifest := found.manifest) is None or manifest.straight:
+    if (manifest := found.manifest) is None or manifest.immediate:
         return
-    job, committers = manifest.job, {s.name: s.committer for s in ground.sinks if isinstance(s, WriteAheadSink)}
+    job, committers = manifest.job, {s.name: s.committer for s in context.sinks if isinstance(s, WriteAheadSink)}
     for name, entry in manifest.sinks.items():
         if (committer := committers.get(name)) is not None:
             committer.open(job, name)
@@ -116,12 +116,12 @@ def _remembered(ground: Ground, found: EpochSurvey) -> Iterator[Receipt]:
                     yield Receipt(job.name, job.generation, name, found.epoch, slot.slot, manifest.fingerprint)
 
 
-def _epoch(ground: Ground, epoch: int, register: Mapping[int, EpochFiles]) -> EpochSurvey:
+def _epoch(context: RunContext, epoch: int, register: Mapping[int, EpochFiles]) -> EpochSurvey:
     files = register.get(epoch, EpochFiles())
-    barrier = ground.decisions.barrier(epoch)
+    barrier = context.decisions.barrier(epoch)
     manifest, damaged = None, None
     try:
-        manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+        manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
     except NewerFormat:
         raise
     except DamagedFile as error:
@@ -131,6 +131,6 @@ def _epoch(ground: Ground, epoch: int, register: Mapping[int, EpochFiles]) -> Ep
         fingerprint=barrier.fingerprint if barrier else None,
         files=files,
         manifest=manifest,
-        engine_made=ground.decisions.is_engine_made(epoch),
+        engine_made=context.decisions.is_engine_made(epoch),
         damaged=damaged,
     )

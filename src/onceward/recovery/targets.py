@@ -5,66 +5,66 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from onceward.contracts import Receipt, what_changed
-from onceward.epoch import Ground, Orphan, missing, pending_transactions, rolled_back_target
+from onceward.epoch import PendingTransaction, RunContext, missing, pending_transactions, rolled_back_target
 from onceward.epoch.exits import refuse_moved
-from onceward.epoch.ground import log
+from onceward.epoch.run_context import log
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import SinkName
-from onceward.manifest import Marker, SinkEntry
+from onceward.journal import Marker, SinkEntry
 from onceward.wal import WAL
 
 
-def receipts_places(ground: Ground) -> Mapping[SinkName, str]:
+def receipts_places(context: RunContext) -> Mapping[SinkName, str]:
     """Where each sink's receipts stand now, as its target says."""
-    return {sink.name: sink.receipts_at() for sink in ground.sinks}
+    return {sink.name: sink.receipts_at() for sink in context.sinks}
 
 
-def target_facts(ground: Ground) -> Mapping[SinkName, Mapping[str, str]]:
+def target_facts(context: RunContext) -> Mapping[SinkName, Mapping[str, str]]:
     """What each sink relies on in its target, as it is now."""
-    return {sink.name: sink.target_facts() for sink in ground.sinks}
+    return {sink.name: sink.target_facts() for sink in context.sinks}
 
 
-def refuse_moved_receipts(ground: Ground) -> None:
+def refuse_moved_receipts(context: RunContext) -> None:
     """See `refuse_moved`. An epoch that is not decided is computed again anyway."""
-    for epoch, name, entry in _waiting(ground):
-        refuse_moved(entry, ground.receipts_at.get(name, ""), epoch=epoch, sink=name)
+    for epoch, name, entry in _waiting(context):
+        refuse_moved(entry, context.receipts_at.get(name, ""), epoch=epoch, sink=name)
 
 
-def warn_of_changed_targets(ground: Ground) -> None:
+def warn_of_changed_targets(context: RunContext) -> None:
     """The check of this start has accepted the target as it is now, also for what was staged for it as it was."""
-    for epoch, name, entry in _waiting(ground):
-        if name in ground.target_facts and entry.slots and entry.target:
-            told = what_changed(entry.target, ground.target_facts[name])
+    for epoch, name, entry in _waiting(context):
+        if name in context.target_facts and entry.slots and entry.target:
+            told = what_changed(entry.target, context.target_facts[name])
             if told:
                 log.warning("sink %r: since epoch %d was staged the target has changed: %s", name, epoch, told)
 
 
-def _waiting(ground: Ground) -> Iterator[tuple[int, SinkName, SinkEntry]]:
+def _waiting(context: RunContext) -> Iterator[tuple[int, SinkName, SinkEntry]]:
     """Each sink's part of every decided epoch that is not settled, without what a person has resolved."""
-    waiting = range(ground.watermark() + 1, ground.decisions.decided() + 1)
-    for epoch, files in sorted(ground.register.epochs().items()):
+    waiting = range(context.watermark() + 1, context.decisions.decided() + 1)
+    for epoch, files in sorted(context.register.epochs().items()):
         if epoch not in waiting:
             continue
         try:
-            manifest = ground.register.manifest(epoch, ground.register.taken(epoch, files))
+            manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
         except NewerFormat:
             raise
         except DamagedFile:
             continue  # Whether that matters is for the plan to say.
         if manifest is not None:
-            yield from ((epoch, name, entry) for name, entry in ground.resolved.without(manifest).sinks.items())
+            yield from ((epoch, name, entry) for name, entry in context.resolved.without(manifest).sinks.items())
 
 
 def came_back(
-    ground: Ground, markers: Sequence[Marker], receipts: Sequence[Receipt], *, keep_receipts: int
-) -> list[Orphan]:
+    context: RunContext, markers: Sequence[Marker], receipts: Sequence[Receipt], *, keep_receipts: int
+) -> list[PendingTransaction]:
     """Transactions of settled epochs that a target which went back holds prepared again: they must be committed first.
 
     `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either.
     """
-    if not missing(ground, markers, receipts, keep_receipts=keep_receipts):
+    if not missing(context, markers, receipts, keep_receipts=keep_receipts):
         return []
-    held = [one for one in pending_transactions(ground) if one.sink != WAL]
-    if lost := missing(ground, markers, receipts, held, keep_receipts=keep_receipts):
-        raise rolled_back_target(lost, ground.kept.epochs())
+    held = [one for one in pending_transactions(context) if one.sink != WAL]
+    if lost := missing(context, markers, receipts, held, keep_receipts=keep_receipts):
+        raise rolled_back_target(lost, context.kept.epochs())
     return held

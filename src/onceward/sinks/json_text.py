@@ -24,7 +24,7 @@ _TIMESTAMP_LENGTHS = {"s": 19, "ms": 23, "us": 26, "ns": 29}
 
 def json_lines(table: pa.Table) -> Iterator[pa.Buffer]:
     """The rows as one JSON object a line, in buffers that can be written as they are."""
-    for batch in table.combine_chunks().to_batches(max_chunksize=_rows_at_once(table)):
+    for batch in table.combine_chunks().to_batches(max_chunksize=_rows_per_batch(table)):
         lines = _objects(batch.schema.names, batch.columns, end="}\n")
         yield _bytes_of(lines)
 
@@ -86,7 +86,7 @@ def _iso_parts(column: pa.Array) -> tuple[pa.Array, str]:
     return pc.replace_substring(texts, " ", "T", max_replacements=1), zone
 
 
-def _rows_at_once(table: pa.Table) -> int:
+def _rows_per_batch(table: pa.Table) -> int:
     bytes_in_a_row: int = max(1, table.nbytes // max(1, table.num_rows))
     return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // bytes_in_a_row))
 

@@ -24,7 +24,7 @@ class StdoutSink(WriteAheadSink):
     Without a committer only whole epochs are remembered as sent.
     """
 
-    means = "write-ahead log; standard output holds no receipt, so a crash may repeat a slot"
+    mechanism = "write-ahead log; standard output holds no receipt, so a crash may repeat a slot"
 
     def __init__(
         self, *, name: str = "stdout", committer: CheckpointCommitter | None = None, limit: int | None = None

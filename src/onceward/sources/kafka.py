@@ -35,7 +35,7 @@ class KafkaSource:
         topics: str | Sequence[str] = (),
         pattern: str | None = None,
         start: str = "earliest",
-        records_at_once: int | None = None,
+        max_records_per_epoch: int | None = None,
         accept_loss: bool = False,
         options: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
@@ -44,11 +44,11 @@ class KafkaSource:
         self.topics = (topics,) if isinstance(topics, str) else tuple(topics)
         if bool(self.topics) == (pattern is not None):
             raise ConfigurationError("name topics or a pattern, and not both", hint="KafkaSource(..., topics='views')")
-        if records_at_once is not None and records_at_once < 1:
-            raise ConfigurationError(f"records_at_once is {records_at_once}", hint="give 1 or more")
+        if max_records_per_epoch is not None and max_records_per_epoch < 1:
+            raise ConfigurationError(f"max_records_per_epoch is {max_records_per_epoch}", hint="give 1 or more")
         self.pattern = pattern
         self.start = start
-        self.records_at_once = records_at_once
+        self.max_records_per_epoch = max_records_per_epoch
         self.accept_loss = accept_loss
         self.options = dict(options or {})
         self._config = dict(config or {})
@@ -67,7 +67,7 @@ class KafkaSource:
             "startingOffsets": self.start,
             "failOnDataLoss": str(not self.accept_loss).lower(),
             **({"subscribePattern": self.pattern} if self.pattern else {"subscribe": ",".join(self.topics)}),
-            **({"maxOffsetsPerTrigger": str(self.records_at_once)} if self.records_at_once else {}),
+            **({"maxOffsetsPerTrigger": str(self.max_records_per_epoch)} if self.max_records_per_epoch else {}),
             **self.options,
         }
         return spark.readStream.format("kafka").options(**wanted).load()

@@ -87,7 +87,7 @@ class SparkLogs:
         state may be in hundreds of files: their file system is synced as a whole."""
         lists = [newest for source in _folders(self.root / "sources") if (newest := _newest(source)) is not None]
         entries = [self.root / "offsets" / str(epoch), self.root / "commits" / str(epoch - 1), *lists]
-        with self._told_plainly():
+        with self._os_errors_as_storage_failed():
             if (self.root / "state").is_dir():
                 sync_file_system(self.root)
                 return
@@ -98,7 +98,7 @@ class SparkLogs:
 
     def sync_decision(self, epoch: int) -> None:
         """See `DecisionLog.sync_decision`."""
-        with self._told_plainly():
+        with self._os_errors_as_storage_failed():
             _sync_with_checksum(self.root / "commits" / str(epoch))
             _sync_if_there(self.root / "commits")
             _sync_if_there(self.root)
@@ -115,7 +115,7 @@ class SparkLogs:
         """See `DecisionLog.put_back`. Spark makes a checksum file beside each entry, and does without one."""
         path = self.root / log.value / str(epoch)
         unfinished = path.with_name(f".{epoch}.{secrets.token_hex(8)}.tmp")
-        with self._told_plainly():
+        with self._os_errors_as_storage_failed():
             path.parent.mkdir(exist_ok=True)
             _checksum_of(path).unlink(missing_ok=True)
             unfinished.write_text(text)
@@ -126,7 +126,7 @@ class SparkLogs:
     def drop(self, log: Log, epoch: int, seen: str | None) -> None:
         """See `DecisionLog.drop`."""
         path = self.root / log.value / str(epoch)
-        with self._told_plainly(), contextlib.suppress(FileNotFoundError):
+        with self._os_errors_as_storage_failed(), contextlib.suppress(FileNotFoundError):
             if self._text(log.value, epoch) != seen:
                 return
             path.unlink(missing_ok=True)
@@ -150,7 +150,7 @@ class SparkLogs:
 
     def drop_list(self, path: str) -> None:
         """See `DecisionLog.drop_list`."""
-        with self._told_plainly():
+        with self._os_errors_as_storage_failed():
             (self.root / path).unlink(missing_ok=True)
             _checksum_of(self.root / path).unlink(missing_ok=True)
             sync_folder((self.root / path).parent)
@@ -194,7 +194,7 @@ class SparkLogs:
         return document if isinstance(document, dict) else {}
 
     @contextlib.contextmanager
-    def _told_plainly(self) -> Iterator[None]:
+    def _os_errors_as_storage_failed(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

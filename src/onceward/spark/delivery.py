@@ -13,17 +13,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from onceward.epoch import (
-    EpochOrder,
+    EpochAssignment,
+    InDoubtSummary,
     PublisherThread,
     PublishLimits,
     SlotAck,
-    Waiting,
     Watchdog,
     no_longer_than,
     stage_slot,
 )
 from onceward.errors import EpochTimedOut, Fenced, OncewardError, attributed
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
 from onceward.spark.held import Hold
@@ -77,7 +77,7 @@ class Delivery:
         watchdog: Watchdog,
         hold: Hold,
     ) -> None:
-        self._ground = opened.ground
+        self._context = opened.context
         self._record = opened.record
         self._checkpoint = checkpoint
         self._watchdog = watchdog
@@ -86,7 +86,7 @@ class Delivery:
         self._limits = limits
         self._output_mode = output_mode
         self._checked = checked
-        self._publisher = PublisherThread(opened.ground, limits.publish, watchdog=watchdog)
+        self._publisher = PublisherThread(opened.context, limits.publish, watchdog=watchdog)
         self._publisher.start()
         self._running = threading.Lock()
         self._stopping = False
@@ -117,19 +117,19 @@ class Delivery:
                 self._first_look(batch)
             if not self._checked:
                 check_retention(batch.sparkSession, self._limits.max_unpublished_epochs)
-                check_sinks(self._ground.sinks, batch.schema, output_mode=self._output_mode)
+                check_sinks(self._context.sinks, batch.schema, output_mode=self._output_mode)
                 self._checked = True
             if self._newest < 0:
                 with self._time_limit(batch, epoch):
-                    probe_folders(batch.sparkSession.sparkContext, self._ground)
+                    probe_folders(batch.sparkSession.sparkContext, self._context)
                 if not may_be_computed_twice(batch):
                     self._small_rows = -1
-            order = self._coordinator.begin(epoch)
-            if order is None:
+            assignment = self._coordinator.begin(epoch)
+            if assignment is None:
                 with self._time_limit(batch, epoch):
                     consume(batch)
             else:
-                self._coordinator.finish(order, self._stage(batch, order), self._limits.publish)
+                self._coordinator.finish(assignment, self._stage(batch, assignment), self._limits.publish)
             self._newest = epoch
             return True
 
@@ -138,7 +138,7 @@ class Delivery:
         """Why the publisher gave up, if it did: the query should be stopped then."""
         return self._publisher.error
 
-    def in_doubt(self) -> tuple[Waiting, ...]:
+    def in_doubt(self) -> tuple[InDoubtSummary, ...]:
         """What waits in the targets, as the publisher last saw it."""
         return self._publisher.in_doubt()
 
@@ -152,7 +152,7 @@ class Delivery:
         query = refuse_another_query(batch, self._checkpoint)
         if query is not None and self._record.query is None:
             record = replace(self._record, number=self._record.number + 1, query=query)
-            if IdentityFile(self._ground.storage).create(record) != record:
+            if IdentityFile(self._context.storage).create(record) != record:
                 raise Fenced("another driver has just opened this checkpoint", hint="start one for one checkpoint")
             self._record = record
         use_this_python(batch)
@@ -190,38 +190,40 @@ class Delivery:
         """What is still going on after `close`, if anything."""
         return self._publisher.why_busy()
 
-    def _stage(self, batch: DataFrame, order: EpochOrder) -> list[SlotAck]:
+    def _stage(self, batch: DataFrame, assignment: EpochAssignment) -> list[SlotAck]:
         try:
-            with self._time_limit(batch, order.epoch):
+            with self._time_limit(batch, assignment.epoch):
                 acks = None
                 if self._last_rows <= self._small_rows:
-                    acks = stage_on_driver(batch, order, self._small_rows, stage=self._stage_here)
+                    acks = stage_on_driver(batch, assignment, self._small_rows, stage=self._stage_here)
                 if acks is None:
-                    acks = stage_by_engine(batch, order)
+                    acks = stage_by_engine(batch, assignment)
                 if acks is None:
-                    acks = stage_on_executors(batch, order, self._batch_size)
+                    acks = stage_on_executors(batch, assignment, self._batch_size)
         except BaseException:
             # What cannot be aborted now (the target is down, a task still writes) is aborted at the next start.
-            self._try_abort(order)
+            self._try_abort(assignment)
             raise
         self._last_rows = sum(ack.rows for ack in acks)
         return acks
 
-    def _stage_here(self, order: EpochOrder, *, slot: int, attempt: int, batches: list[pa.RecordBatch]) -> SlotAck:
+    def _stage_here(
+        self, assignment: EpochAssignment, *, slot: int, attempt: int, batches: list[pa.RecordBatch]
+    ) -> SlotAck:
         """No Spark job can be cancelled here, so the watchdog bounds it; what hangs may still stage, and is reaped."""
-        sinks = ", ".join(sink.name for sink in order.sinks)
-        do = partial(stage_slot, order, slot=slot, attempt=attempt, batches=batches)
-        with no_longer_than(self._limits.epoch_timeout_s or 0), attributed(sink=sinks, epoch=order.epoch):
+        sinks = ", ".join(sink.name for sink in assignment.sinks)
+        do = partial(stage_slot, assignment, slot=slot, attempt=attempt, batches=batches)
+        with no_longer_than(self._limits.epoch_timeout_s or 0), attributed(sink=sinks, epoch=assignment.epoch):
             return self._watchdog.call(sinks, "staging on the driver", do, error=EpochTimedOut)
 
-    def _try_abort(self, order: EpochOrder) -> None:
+    def _try_abort(self, assignment: EpochAssignment) -> None:
         try:
             with no_longer_than(_ABORT_S):
-                self._coordinator.abort(order)
+                self._coordinator.abort(assignment)
         except Exception as error:
             self.error = self.error or OncewardError(
                 f"the epoch failed and could not be aborted: {error}",
-                epoch=order.epoch,
+                epoch=assignment.epoch,
                 hint="nothing of it is visible; it is aborted at the next start",
             )
 
@@ -230,7 +232,7 @@ class Delivery:
         """Cancel the epoch's Spark jobs, by a tag of their own, when they take longer than they may, or at a stop."""
         timeout_s = self._limits.epoch_timeout_s
         context = batch.sparkSession.sparkContext
-        tag = f"onceward-{self._ground.run}-{epoch}"
+        tag = f"onceward-{self._context.run}-{epoch}"
         cancelled: list[str] = []
 
         def cancel(why: str) -> None:

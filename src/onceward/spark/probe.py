@@ -21,7 +21,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from onceward.contracts import TwoPhaseCommitSink
-from onceward.epoch import Ground
+from onceward.epoch import RunContext
 from onceward.errors import Fenced, NotShared, StorageFailed
 from onceward.storage import LocalStorage
 
@@ -33,21 +33,21 @@ _HELD_S = 0.2
 Sight = tuple[str, str]
 
 
-def probe_folders(context: SparkContext, ground: Ground) -> None:
+def probe_folders(spark: SparkContext, context: RunContext) -> None:
     """Refuse a folder that an executor does not share with this driver. Where both are one process, only tidy up."""
-    folders = list(dict.fromkeys(_folders(ground)))
-    prefix = f".onceward-probe-{ground.job.digest}-{ground.job.generation}-"
+    folders = list(dict.fromkeys(_folders(context)))
+    prefix = f".onceward-probe-{context.job.digest}-{context.job.generation}-"
     for folder in folders:
-        _remove_left_over(folder, prefix, but=f"{prefix}{ground.run}")
-    if folders and not _ONE_PROCESS.fullmatch(context.master or "local"):
-        _probe(context, {folder / f"{prefix}{ground.run}": secrets.token_hex(16) for folder in folders})
+        _remove_left_over(folder, prefix, but=f"{prefix}{context.run}")
+    if folders and not _ONE_PROCESS.fullmatch(spark.master or "local"):
+        _probe(spark, {folder / f"{prefix}{context.run}": secrets.token_hex(16) for folder in folders})
 
 
-def _folders(ground: Ground) -> Iterator[Path]:
-    logs = any(not isinstance(sink, TwoPhaseCommitSink) for sink in ground.sinks)
-    if logs and isinstance(ground.storage, LocalStorage):
-        yield ground.storage.root
-    for sink in ground.sinks:
+def _folders(context: RunContext) -> Iterator[Path]:
+    logs = any(not isinstance(sink, TwoPhaseCommitSink) for sink in context.sinks)
+    if logs and isinstance(context.storage, LocalStorage):
+        yield context.storage.root
+    for sink in context.sinks:
         yield from map(Path, sink.shared_folders())
 
 
@@ -58,11 +58,11 @@ def _remove_left_over(folder: Path, prefix: str, *, but: str) -> None:
                 (folder / name).unlink(missing_ok=True)
 
 
-def _probe(context: SparkContext, planted: Mapping[Path, str]) -> None:
+def _probe(spark: SparkContext, planted: Mapping[Path, str]) -> None:
     try:
         for path, content in planted.items():
             path.write_text(content)
-        unseen = _unseen(context, planted)
+        unseen = _unseen(spark, planted)
         gone = [path for path in planted if not path.exists()]
     except OSError as error:
         raise StorageFailed(
@@ -92,13 +92,13 @@ def _told(unseen: Iterable[Sight]) -> str:
     return f"what the driver on {platform.node()} puts into a folder is not seen there by executors: {places}"
 
 
-def _unseen(context: SparkContext, planted: Mapping[Path, str]) -> list[Sight]:
+def _unseen(spark: SparkContext, planted: Mapping[Path, str]) -> list[Sight]:
     """Who does not see which file. That nobody could be asked is not held against the folder."""
-    executors = context._jsc.sc().getExecutorMemoryStatus().size()
-    tasks = max(context.defaultParallelism, executors)
+    executors = spark._jsc.sc().getExecutorMemoryStatus().size()
+    tasks = max(spark.defaultParallelism, executors)
     look = _look({os.fspath(path): content for path, content in planted.items()}, _HELD_S)
     try:
-        return list(context.parallelize(range(tasks), tasks).mapPartitions(look).collect())
+        return list(spark.parallelize(range(tasks), tasks).mapPartitions(look).collect())
     except Exception as error:
         log.warning("the executors could not be asked whether they share the job's folders: %s", _first_line(error))
         return []

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from onceward.errors import ConfigurationError
-from onceward.manifest import Retention
+from onceward.journal import Retention
 
 _UNITS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?) *(second|minute|hour|day|week)s?")

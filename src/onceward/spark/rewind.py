@@ -13,7 +13,7 @@ from pathlib import Path
 from onceward.contracts import Log, Receipt
 from onceward.errors import CheckpointRefused, ConfigurationError
 from onceward.identity import Generation
-from onceward.manifest import IdentityFile, Resolutions, SettledLog, forget_settled
+from onceward.journal import IdentityFile, Resolutions, SettledLog, forget_settled
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceward.epoch import Ground, Waiting
+from onceward.epoch import InDoubtSummary, RunContext
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
 from onceward.spark.delivery import Delivery, StopRequested
 
@@ -32,28 +32,28 @@ class RunStatus:
     planned: int
     decided: int
     settled: int
-    in_doubt: tuple[Waiting, ...] = ()
+    in_doubt: tuple[InDoubtSummary, ...] = ()
 
 
 class Run:
     """Returned by `Job.start`."""
 
-    def __init__(self, name: str, query: StreamingQuery, delivery: Delivery, ground: Ground) -> None:
+    def __init__(self, name: str, query: StreamingQuery, delivery: Delivery, context: RunContext) -> None:
         self.name = name
         self.query = query
         self._delivery = delivery
-        self._ground = ground
+        self._context = context
         self._closed = False
 
     def status(self) -> RunStatus:
         """As the storage shows it now. No target is asked."""
-        decisions = self._ground.decisions
+        decisions = self._context.decisions
         return RunStatus(
             self.name,
             self.query.isActive,
             decisions.planned(),
             decisions.decided(),
-            self._ground.watermark(),
+            self._context.watermark(),
             self._delivery.in_doubt(),
         )
 
@@ -89,7 +89,7 @@ class Run:
         except EpochTimedOut as error:
             stuck = error
         deadline = max(min(end, time.monotonic() + _DECISION_S), time.monotonic() + _LAST_WORDS_S)
-        while self.query.isActive and self._ground.decisions.decided() < newest and time.monotonic() < deadline:
+        while self.query.isActive and self._context.decisions.decided() < newest and time.monotonic() < deadline:
             time.sleep(0.01)
         try:
             self._stop_query(max(end - time.monotonic(), _LAST_WORDS_S))
@@ -135,10 +135,10 @@ class Run:
         self._closed = True
         self._delivery.close(timeout_s)
         # The survey once more before success is reported: another driver may have decided something meanwhile.
-        if self._ground.watermark() < self._ground.decisions.decided():
+        if self._context.watermark() < self._context.decisions.decided():
             raise PublishFailed(
                 "an epoch was decided while the job was closing",
-                epoch=self._ground.decisions.decided(),
+                epoch=self._context.decisions.decided(),
                 hint="start the job again; the epoch is published first",
             )
 

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from onceward.contracts import EngineWritten
-from onceward.epoch import EpochOrder, SinkAck, SlotAck, stage_slot
+from onceward.epoch import EpochAssignment, SinkAck, SlotAck, stage_slot
 from onceward.errors import Fenced, StagedRowsMissing
 from onceward.spark.batches import BatchSize, gathered
 from onceward.spark.counted import Observed, save_counted
@@ -33,7 +33,7 @@ _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 class StageTask:
     """What an executor runs for one partition: consumes the rows, yields one ack."""
 
-    order: EpochOrder
+    assignment: EpochAssignment
     schema: pa.Schema
     gather: bool
 
@@ -41,10 +41,10 @@ class StageTask:
         """Stage this partition. The ack counts only if Spark takes this attempt for the winner."""
         context = TaskContext.get()
         if context is None:
-            raise Fenced("a staging task runs outside Spark", epoch=self.order.epoch)
+            raise Fenced("a staging task runs outside Spark", epoch=self.assignment.epoch)
         running = context.getLocalProperty(_BATCH_ID)
-        if running is not None and int(running) != self.order.epoch:
-            raise Fenced(f"this task was started for epoch {running}", epoch=self.order.epoch)
+        if running is not None and int(running) != self.assignment.epoch:
+            raise Fenced(f"this task was started for epoch {running}", epoch=self.assignment.epoch)
         slot = context.partitionId()
         row_bytes = 0
 
@@ -55,7 +55,7 @@ class StageTask:
                 yield in_utc(batch, self.schema)
 
         rows = gathered(passing()) if self.gather else passing()
-        ack = stage_slot(self.order, slot=slot, attempt=context.taskAttemptId(), batches=rows)
+        ack = stage_slot(self.assignment, slot=slot, attempt=context.taskAttemptId(), batches=rows)
         _spare_the_collector()
         yield pa.RecordBatch.from_pydict(
             {
@@ -106,25 +106,25 @@ def use_this_python(batch: DataFrame) -> None:
         context.pythonExec = sys.executable
 
 
-def stage_on_executors(batch: DataFrame, order: EpochOrder, size: BatchSize) -> list[SlotAck]:
+def stage_on_executors(batch: DataFrame, assignment: EpochAssignment, size: BatchSize) -> list[SlotAck]:
     """Every partition by its own task; `collect` returns the rows of winning attempts only."""
     size.set_for(batch.sparkSession)
-    task = StageTask(order, arrow_schema(batch.schema), gather=bool(size.is_ours))
+    task = StageTask(assignment, arrow_schema(batch.schema), gather=bool(size.is_ours))
     observed = Observed(with_plain_names(batch))
     answers = observed.frame.mapInArrow(task, _ACKS).collect()
     if row_bytes := max((answer.row_bytes for answer in answers), default=0):
         size.learn(row_bytes)
     acks = [SlotAck.from_json(answer.ack) for answer in answers]
-    _compare(order, counted=observed.rows(), staged=sum(ack.rows for ack in acks))
+    _compare(assignment, counted=observed.rows(), staged=sum(ack.rows for ack in acks))
     return acks
 
 
-def _compare(order: EpochOrder, *, counted: int | None, staged: int, where: str = "") -> None:
+def _compare(assignment: EpochAssignment, *, counted: int | None, staged: int, where: str = "") -> None:
     if counted != staged:
         said = "did not say how many rows it has computed" if counted is None else f"has counted {counted} rows"
         raise StagedRowsMissing(
             f"Spark {said}, and the driver on {platform.node()} finds {staged} of them staged{where}",
-            epoch=order.epoch,
+            epoch=assignment.epoch,
             hint="do driver and executors see one and the same folder there? Give a path on a file system that all of "
             "them have mounted. The epoch was aborted: nothing is decided and nothing is visible",
         )
@@ -140,12 +140,12 @@ def with_plain_names(batch: DataFrame) -> DataFrame:
     return batch.toDF(*(f"c{number}" for number in range(len(batch.columns))))
 
 
-def stage_by_engine(batch: DataFrame, order: EpochOrder) -> list[SlotAck] | None:
+def stage_by_engine(batch: DataFrame, assignment: EpochAssignment) -> list[SlotAck] | None:
     """By Spark's own writer, as one slot, if the job's only sink can take what Spark has written; else None."""
-    sink = order.sinks[0]
-    if len(order.sinks) > 1 or not isinstance(sink, EngineWritten):
+    sink = assignment.sinks[0]
+    if len(assignment.sinks) > 1 or not isinstance(sink, EngineWritten):
         return None
-    context = order.context(sink.name, 0, 0)
+    context = assignment.context(sink.name, 0, 0)
     target = sink.engine_target(context, arrow_schema(batch.schema))
     if target is None:
         return None
@@ -157,7 +157,7 @@ def stage_by_engine(batch: DataFrame, order: EpochOrder) -> list[SlotAck] | None
     )
     handle = sink.engine_pre_commit(context)
     rows = int(str(handle["rows"]))
-    _compare(order, counted=counted, staged=rows, where=f" in {target.folder.removeprefix('file://')}")
+    _compare(assignment, counted=counted, staged=rows, where=f" in {target.folder.removeprefix('file://')}")
     staged = SinkAck((sink.name,), {**handle, "transaction": str(context.transaction)})
     return [SlotAck(0, rows, (staged,) if rows else ())]
 
@@ -172,7 +172,7 @@ def may_be_computed_twice(batch: DataFrame) -> bool:
 
 
 def stage_on_driver(
-    batch: DataFrame, order: EpochOrder, most_rows: int, stage: Callable[..., SlotAck] = stage_slot
+    batch: DataFrame, assignment: EpochAssignment, most_rows: int, stage: Callable[..., SlotAck] = stage_slot
 ) -> list[SlotAck] | None:
     """The whole epoch as one slot, staged here, if it has no more than `most_rows`; None when it has more.
 
@@ -185,7 +185,7 @@ def stage_on_driver(
     if sum(part.num_rows for part in parts) > most_rows:
         return None
     schema = arrow_schema(batch.schema)
-    return [stage(order, slot=0, attempt=0, batches=[in_utc(part, schema) for part in parts])]
+    return [stage(assignment, slot=0, attempt=0, batches=[in_utc(part, schema) for part in parts])]
 
 
 def consume(batch: DataFrame) -> None:

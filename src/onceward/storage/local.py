@@ -36,7 +36,7 @@ def local_path(location: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def _told_plainly(doing: str, path: Path) -> Iterator[None]:
+def _os_errors_as_storage_failed(doing: str, path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -101,7 +101,7 @@ class _DurableFile:
             self._writing_back.join()
         if self._error is not None:
             self._file.close()
-            with _told_plainly("write", Path(self._file.name)):
+            with _os_errors_as_storage_failed("write", Path(self._file.name)):
                 raise self._error
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -119,7 +119,7 @@ class LocalStorage:
     def create(self, path: str, data: bytes) -> bool:
         """See `Storage.create`."""
         target = self.root / path
-        with _told_plainly("write", target):
+        with _os_errors_as_storage_failed("write", target):
             make_folders(target.parent)
             unfinished = target.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
             try:
@@ -140,7 +140,7 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes | None:
         """See `Storage.read`."""
-        with _told_plainly("read", self.root / path):
+        with _os_errors_as_storage_failed("read", self.root / path):
             try:
                 return (self.root / path).read_bytes()
             except FileNotFoundError:
@@ -148,7 +148,7 @@ class LocalStorage:
 
     def names(self, folder: str) -> list[str]:
         """See `Storage.names`."""
-        with _told_plainly("list", self.root / folder):
+        with _os_errors_as_storage_failed("list", self.root / folder):
             try:
                 return [name for name in os.listdir(self.root / folder) if not name.startswith(_UNFINISHED)]
             except FileNotFoundError:
@@ -157,13 +157,13 @@ class LocalStorage:
     def open_new(self, path: str) -> BinaryIO:
         """See `Storage.open_new`."""
         target = self.root / path
-        with _told_plainly("write", target):
+        with _os_errors_as_storage_failed("write", target):
             make_folders(target.parent)
             return _DurableFile(target)  # type: ignore[return-value]
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage.open`."""
-        with _told_plainly("read", self.root / path):
+        with _os_errors_as_storage_failed("read", self.root / path):
             return (self.root / path).open("rb")
 
     def where(self, path: str) -> str:
@@ -173,7 +173,7 @@ class LocalStorage:
     def delete(self, path: str) -> None:
         """See `Storage.delete`."""
         target = self.root / path
-        with _told_plainly("remove", target), contextlib.suppress(FileNotFoundError):
+        with _os_errors_as_storage_failed("remove", target), contextlib.suppress(FileNotFoundError):
             if not target.is_dir() or target.is_symlink():
                 target.unlink()
                 return
@@ -186,5 +186,5 @@ class LocalStorage:
 
     def sync(self, folder: str) -> None:
         """See `Storage.sync`."""
-        with _told_plainly("sync", self.root / folder), contextlib.suppress(FileNotFoundError):
+        with _os_errors_as_storage_failed("sync", self.root / folder), contextlib.suppress(FileNotFoundError):
             sync_folder(self.root / folder)

@@ -25,7 +25,7 @@ def place_of(folder: Path) -> str:
     return f"{_PATH}{resolved}"
 
 
-def is_same_place(recorded: str, now: str) -> bool:
+def is_same_directory(recorded: str, now: str) -> bool:
     """Whether a recorded place is this one. An inode that was recorded where inodes change says nothing."""
     return recorded == now or (recorded.startswith(_INODE) and now.startswith(_PATH))
 

@@ -28,15 +28,15 @@ from onceward.testing.faults import (
     Rates,
     TargetError,
 )
-from onceward.testing.harness import Conduct, Crashed, Ending, Failed, Finished, Harness, Outlet
+from onceward.testing.harness import Behaviour, Crashed, Ending, Failed, Finished, Harness, SinkUnderTest
 from onceward.testing.hosts import SecondHost
 from onceward.testing.interleave import Interleaver
 from onceward.testing.sweep import Sweep
 
 __all__ = [
     "Audit",
+    "Behaviour",
     "ConcurrentUpdate",
-    "Conduct",
     "Crash",
     "CrashAt",
     "Crashed",
@@ -59,11 +59,11 @@ __all__ = [
     "MemoryLogs",
     "MemoryStorage",
     "MemoryTarget",
-    "Outlet",
     "PausedAt",
     "RandomFaults",
     "Rates",
     "SecondHost",
+    "SinkUnderTest",
     "Source",
     "Sweep",
     "TargetError",

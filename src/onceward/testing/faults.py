@@ -56,7 +56,7 @@ class Faults:
         return Crash(what)
 
 
-class Living:
+class FaultScope:
     """Whose life it is now: for tests that stand below the contracts, so that calls of a client can be crash points."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 ::
 
     target = MemoryTarget()
-    harness = Harness(Outlet(FakeTwoPhaseSink(target), lambda: target.rows), source=Source(ends=(4, 8)))
+    harness = Harness(SinkUnderTest(FakeTwoPhaseSink(target), lambda: target.rows), source=Source(ends=(4, 8)))
     harness.life(CrashAt(17))      # a driver that dies at point 17
     harness.drain()                # fresh drivers until everything is delivered
     assert harness.problems() == []
@@ -18,23 +18,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from onceward.contracts import AnySink, Clock, Guarantee, Hooks, Storage, TwoPhaseCommitSink
-from onceward.epoch import Coordinator, EpochOrder, Ground, Publisher, PublishLimits, SlotAck, stage_slot
+from onceward.epoch import Coordinator, EpochAssignment, Publisher, PublishLimits, RunContext, SlotAck, stage_slot
 from onceward.errors import OncewardError
 from onceward.identity import JobName, SinkName
-from onceward.manifest import IdentityFile, KeptLog
+from onceward.journal import IdentityFile, KeptLog
 from onceward.recovery import Accept, Plan, look_at, open_checkpoint
 from onceward.testing.audit import Audit, audit
 from onceward.testing.engine import Batch, ConcurrentUpdate, Engine, EngineLogs, MemoryLogs, Source
 from onceward.testing.fakes import Loss, ManualClock, MemoryStorage, Row
 from onceward.testing.faults import Crash, Faults, TargetError, shown
 from onceward.testing.wrappers import FaultyLogs, FaultyStorage, with_faults
-from onceward.wal import Shelf
+from onceward.wal import SegmentStore
 
 _ATTEMPTS_OF_A_TASK = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class SinkUnderTest:
     """A sink, and the way to read its target as any other reader would. `ordered`: the target keeps an order."""
 
     sink: AnySink
@@ -65,20 +65,20 @@ Ending = Finished | Crashed | Failed
 
 
 @dataclass(slots=True)
-class Conduct:
+class Behaviour:
     """How tasks and publisher behave in one life; every answer may be drawn from a seed.
 
     `lost_attempts` says how many attempts of a slot are staged whole and then thrown away before the one that counts;
     `leaves_zombie` whether another attempt lives on and writes when `Harness.zombies` is let loose; `publishes` whether
     the publisher runs after this decision (if not, a later one, or the end of the life, publishes both); `interrupts`
-    is called between the tasks of an epoch; `runs_on` gives a task its order as it is understood where the task runs.
+    is called between the tasks of an epoch; `runs_on` gives a task its assignment as it is understood where the task runs.
     """
 
     lost_attempts: Callable[[int, int], int] = lambda epoch, slot: 0
     leaves_zombie: Callable[[int, int], bool] = lambda epoch, slot: False
     publishes: Callable[[int], bool] = lambda epoch: True
     interrupts: Callable[[Publisher], None] = lambda publisher: None
-    runs_on: Callable[[EpochOrder, int], EpochOrder] = lambda order, slot: order
+    runs_on: Callable[[EpochAssignment, int], EpochAssignment] = lambda assignment, slot: assignment
     partitions: Callable[[int], int] = lambda epoch: 2
     hooks: Hooks = field(default_factory=Hooks)
     accepted: frozenset[Accept] = frozenset()
@@ -89,25 +89,25 @@ class Harness:
 
     def __init__(
         self,
-        *outlets: Outlet,
+        *sinks_under_test: SinkUnderTest,
         source: Source,
         storage: Storage | None = None,
         logs: EngineLogs | None = None,
         clock: Clock | None = None,
         name: str = "job",
-        place: str = "here",
+        directory_id: str = "here",
         guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
         limits: PublishLimits | None = None,
         rows_in_a_batch: int = 1000,
         keep_entries: int | None = None,
     ) -> None:
-        self.outlets = outlets
+        self.sinks_under_test = sinks_under_test
         self.source = source
         self.storage: Storage = storage if storage is not None else MemoryStorage()
         self.logs: EngineLogs = logs if logs is not None else MemoryLogs()
         self.clock: Clock = clock if clock is not None else ManualClock()
         self.name = JobName(name)
-        self.place = place
+        self.directory_id = directory_id
         self.guarantee = guarantee
         self.limits = limits or PublishLimits(deadline_s=2.0)
         self.rows_in_a_batch = rows_in_a_batch
@@ -122,16 +122,18 @@ class Harness:
     @property
     def sinks(self) -> tuple[AnySink, ...]:
         """The job's sinks, without faults."""
-        return tuple(outlet.sink for outlet in self.outlets)
+        return tuple(sink_under_test.sink for sink_under_test in self.sinks_under_test)
 
-    def life(self, faults: Faults | None = None, conduct: Conduct | None = None, *, until: int | None = None) -> Ending:
+    def life(
+        self, faults: Faults | None = None, behaviour: Behaviour | None = None, *, until: int | None = None
+    ) -> Ending:
         """One driver from start to end. It stops by itself when the source is drained, or past epoch `until`."""
-        faults, conduct = faults or Faults(), conduct or Conduct()
+        faults, behaviour = faults or Faults(), behaviour or Behaviour()
         self._lives += 1
         name = f"life-{self._lives}"
         ending: Ending
         try:
-            self._live(name, faults, conduct, until)
+            self._live(name, faults, behaviour, until)
             ending = Finished()
         except Crash as crash:
             ending = Crashed(str(crash))
@@ -140,9 +142,9 @@ class Harness:
         self.trace += [f"{name}:", *(f"  {line}" for line in faults.trace), f"  {ending}"]
         return ending
 
-    def drain(self, conduct: Conduct | None = None) -> None:
+    def drain(self, behaviour: Behaviour | None = None) -> None:
         """A driver that is left alone must finish, whatever happened before it."""
-        ending = self.life(None, conduct)
+        ending = self.life(None, behaviour)
         if not isinstance(ending, Finished):
             raise AssertionError(f"a driver without any fault ended with {ending}\n{shown(self.trace)}")
 
@@ -166,35 +168,42 @@ class Harness:
             else:
                 self.trace.append("zombie wrote")
 
-    def ground(self) -> Ground:
+    def context(self) -> RunContext:
         """The checkpoint and the targets as they stand, for work by hand."""
-        parts = {"storage": self.storage, "decisions": self.logs, "place": self.place, "clock": self.clock}
+        parts = {
+            "storage": self.storage,
+            "decisions": self.logs,
+            "directory_id": self.directory_id,
+            "clock": self.clock,
+        }
         return look_at(sinks=self.sinks, **parts)[0]  # type: ignore[arg-type]
 
     def audits(self) -> dict[str, Audit]:
         """What each target has, against the source."""
-        return {str(outlet.sink.name): self._audit(outlet) for outlet in self.outlets}
+        return {
+            str(sink_under_test.sink.name): self._audit(sink_under_test) for sink_under_test in self.sinks_under_test
+        }
 
-    def _audit(self, outlet: Outlet) -> Audit:
-        unjudged = self.unjudged[outlet.sink.name]
+    def _audit(self, sink_under_test: SinkUnderTest) -> Audit:
+        unjudged = self.unjudged[sink_under_test.sink.name]
         if not unjudged:
-            return audit(outlet.read(), self.source.ids(), ordered=outlet.ordered)
+            return audit(sink_under_test.read(), self.source.ids(), ordered=sink_under_test.ordered)
         epochs = [epoch for epoch in range(len(self.source.ends)) if epoch not in unjudged]
-        rows = [row for row in outlet.read() if row["epoch"] not in unjudged]
-        return audit(rows, [i for epoch in epochs for i in self.source.rows_of(epoch)], ordered=outlet.ordered)
+        rows = [row for row in sink_under_test.read() if row["epoch"] not in unjudged]
+        return audit(rows, [i for epoch in epochs for i in self.source.rows_of(epoch)], ordered=sink_under_test.ordered)
 
     def problems(self) -> list[str]:
         """Everything that contradicts what the job and its sinks promise; empty when all is well."""
         found = []
-        for outlet, result in zip(self.outlets, self.audits().values(), strict=True):
-            wanted = self.guarantee if self.guarantee is not Guarantee.EXACTLY_ONCE else outlet.sink.guarantee
+        for sink_under_test, result in zip(self.sinks_under_test, self.audits().values(), strict=True):
+            wanted = self.guarantee if self.guarantee is not Guarantee.EXACTLY_ONCE else sink_under_test.sink.guarantee
             kept = {
                 Guarantee.EXACTLY_ONCE: result.exactly_once,
                 Guarantee.AT_LEAST_ONCE: result.at_least_once,
                 Guarantee.AT_MOST_ONCE: result.at_most_once,
             }[wanted]
             if not kept:
-                found.append(f"{outlet.sink.name}: {result}")
+                found.append(f"{sink_under_test.sink.name}: {result}")
         return found + self._versions_apart() + self.leftovers()
 
     def leftovers(self) -> list[str]:
@@ -210,23 +219,24 @@ class Harness:
         ]
         kept = KeptLog(self.storage).epochs()
         found += [
-            f"segment {h['segment']} is still there" for h in Shelf(self.storage).pending(record.identity, besides=kept)
+            f"segment {h['segment']} is still there"
+            for h in SegmentStore(self.storage).pending(record.identity, besides=kept)
         ]
         return found + [f"manifests/{name} is still there" for name in self.storage.names("manifests")]
 
     def _versions_apart(self) -> list[str]:
         """Sinks with an exact guarantee must show one and the same computation of an epoch."""
-        exact = [o for o in self.outlets if o.sink.guarantee is Guarantee.EXACTLY_ONCE]
+        exact = [o for o in self.sinks_under_test if o.sink.guarantee is Guarantee.EXACTLY_ONCE]
         if len(exact) < 2 or self.guarantee is not Guarantee.EXACTLY_ONCE:
             return []
         versions: defaultdict[int, set[str]] = defaultdict(set)
-        for outlet in exact:
-            for row in outlet.read():
-                if row["epoch"] not in self.unjudged[outlet.sink.name]:
+        for sink_under_test in exact:
+            for row in sink_under_test.read():
+                if row["epoch"] not in self.unjudged[sink_under_test.sink.name]:
                     versions[row["epoch"]].add(row["version"])
         return [f"epoch {n} differs between sinks: {sorted(v)}" for n, v in versions.items() if len(v) > 1]
 
-    def _live(self, name: str, faults: Faults, conduct: Conduct, until: int | None) -> None:
+    def _live(self, name: str, faults: Faults, behaviour: Behaviour, until: int | None) -> None:
         logs = FaultyLogs(self.logs, faults)
         opened = open_checkpoint(
             name=self.name,
@@ -234,20 +244,20 @@ class Harness:
             guarantee=self.guarantee,
             storage=FaultyStorage(self.storage, faults),
             decisions=logs,
-            place=self.place,
+            directory_id=self.directory_id,
             clock=self.clock,
-            hooks=conduct.hooks,
-            accepted=conduct.accepted,
+            hooks=behaviour.hooks,
+            accepted=behaviour.accepted,
             limits=self.limits,
-            tell=self.plans.append,
+            on_plan=self.plans.append,
         )
-        driver = _Driver(self, opened.ground, opened.coordinator, Publisher(opened.ground, self.limits), conduct)
+        driver = _Driver(self, opened.context, opened.coordinator, Publisher(opened.context, self.limits), behaviour)
         engine = Engine(
             logs=logs,
             source=self.source,
             clock=self.clock,
             run_name=name,
-            partitions=conduct.partitions,
+            partitions=behaviour.partitions,
             keep_entries=self.keep_entries,
             rows_in_a_batch=self.rows_in_a_batch,
         )
@@ -260,64 +270,64 @@ class _Driver:
     """What onceward's bridge does for Spark, for the fake engine."""
 
     harness: Harness
-    ground: Ground
+    context: RunContext
     coordinator: Coordinator
     publisher: Publisher
-    conduct: Conduct
+    behaviour: Behaviour
     _attempts: int = 0
 
     def foreach_batch(self, batch: Batch) -> None:
-        order = self.coordinator.begin(batch.epoch)
-        if order is None:
+        assignment = self.coordinator.begin(batch.epoch)
+        if assignment is None:
             return
-        self.coordinator.finish(order, self._stage(order, batch), self.harness.limits)
+        self.coordinator.finish(assignment, self._stage(assignment, batch), self.harness.limits)
 
-    def _stage(self, order: EpochOrder, batch: Batch) -> list[SlotAck]:
+    def _stage(self, assignment: EpochAssignment, batch: Batch) -> list[SlotAck]:
         acks = []
         try:
             for slot in range(batch.slots):
-                acks.append(self._run_task(order, batch, slot))
-                self.conduct.interrupts(self.publisher)
+                acks.append(self._run_task(assignment, batch, slot))
+                self.behaviour.interrupts(self.publisher)
         except Exception:
             # What cannot be aborted now is aborted at the next start; the first failure is the one to report.
             with contextlib.suppress(Exception):
-                self.coordinator.abort(order)
+                self.coordinator.abort(assignment)
             raise
         return acks
 
     def on_progress(self, epoch: int) -> None:
-        if self.conduct.publishes(epoch):
+        if self.behaviour.publishes(epoch):
             self.publisher.publish_decided()
 
     def finish(self) -> None:
         """Success is reported only when everything decided, by whomever, is settled."""
-        while self.publisher.publish_decided() < self.ground.decisions.decided():
+        while self.publisher.publish_decided() < self.context.decisions.decided():
             pass
         self.publisher.sweep()
 
-    def _run_task(self, order: EpochOrder, batch: Batch, slot: int) -> SlotAck:
+    def _run_task(self, assignment: EpochAssignment, batch: Batch, slot: int) -> SlotAck:
         """Stage one slot as Spark does: lost attempts, stray attempts, and attempts again after a failure."""
-        for _ in range(self.conduct.lost_attempts(batch.epoch, slot)):
-            self._attempt(order, batch, slot)
-        if self.conduct.leaves_zombie(batch.epoch, slot):
-            self._leave_zombie(order, batch, slot)
+        for _ in range(self.behaviour.lost_attempts(batch.epoch, slot)):
+            self._attempt(assignment, batch, slot)
+        if self.behaviour.leaves_zombie(batch.epoch, slot):
+            self._leave_zombie(assignment, batch, slot)
         for left in range(_ATTEMPTS_OF_A_TASK - 1, -1, -1):
             try:
-                return self._attempt(order, batch, slot)
+                return self._attempt(assignment, batch, slot)
             except (OncewardError, TargetError):
                 if not left:
                     raise
         raise AssertionError("unreachable")
 
-    def _attempt(self, order: EpochOrder, batch: Batch, slot: int) -> SlotAck:
+    def _attempt(self, assignment: EpochAssignment, batch: Batch, slot: int) -> SlotAck:
         self._attempts += 1
-        there = self.conduct.runs_on(order, slot)
+        there = self.behaviour.runs_on(assignment, slot)
         ack = stage_slot(there, slot=slot, attempt=self._attempts, batches=batch.slot(slot, self._attempts))
         return SlotAck.from_json(ack.to_json())
 
-    def _leave_zombie(self, order: EpochOrder, batch: Batch, slot: int) -> None:
+    def _leave_zombie(self, assignment: EpochAssignment, batch: Batch, slot: int) -> None:
         """It runs on an executor, so the driver's death is not its own."""
         self._attempts += 1
-        stray = replace(order, sinks=self.harness.sinks, storage=self.harness.storage)
+        stray = replace(assignment, sinks=self.harness.sinks, storage=self.harness.storage)
         batches = list(batch.slot(slot, self._attempts))
         self.harness.zombies.append(partial(stage_slot, stray, slot=slot, attempt=self._attempts, batches=batches))

@@ -3,7 +3,7 @@
 ::
 
     elsewhere = SecondHost.without(harness.sinks)
-    harness.life(conduct=Conduct(runs_on=elsewhere.some(lambda epoch, slot: slot == 1)))
+    harness.life(conduct=Behaviour(runs_on=elsewhere.some(lambda epoch, slot: slot == 1)))
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from onceward.contracts import AnySink, Storage
-from onceward.epoch import EpochOrder
+from onceward.epoch import EpochAssignment
 from onceward.identity import SinkName
 from onceward.testing.fakes import FakeTwoPhaseSink, MemoryStorage, MemoryTarget
 
-RunsOn = Callable[[EpochOrder, int], EpochOrder]
+RunsOn = Callable[[EpochAssignment, int], EpochAssignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class SecondHost:
         }
         return cls(MemoryStorage(), own)
 
-    def order(self, order: EpochOrder) -> EpochOrder:
-        """The same order as a task on this host understands it."""
-        sinks = tuple(self.sinks.get(sink.name, sink) for sink in order.sinks)
-        return replace(order, sinks=sinks, storage=self.storage or order.storage)
+    def assignment(self, assignment: EpochAssignment) -> EpochAssignment:
+        """The same assignment as a task on this host understands it."""
+        sinks = tuple(self.sinks.get(sink.name, sink) for sink in assignment.sinks)
+        return replace(assignment, sinks=sinks, storage=self.storage or assignment.storage)
 
     def some(self, chosen: Callable[[int, int], bool]) -> RunsOn:
-        """For `Conduct.runs_on`: the chosen slots of an epoch run here, the others beside the driver."""
-        return lambda order, slot: self.order(order) if chosen(order.epoch, slot) else order
+        """For `Behaviour.runs_on`: the chosen slots of an epoch run here, the others beside the driver."""
+        return lambda assignment, slot: self.assignment(assignment) if chosen(assignment.epoch, slot) else assignment

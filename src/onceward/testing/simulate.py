@@ -25,8 +25,8 @@ from onceward.errors import (
     TargetUnavailable,
 )
 from onceward.identity import SinkName
-from onceward.manifest import Retention, forget_settled
-from onceward.manifest.settled import KEPT
+from onceward.journal import Retention, forget_settled
+from onceward.journal.settled import KEPT
 from onceward.recovery import propose_accept_loss, propose_epoch_is_published, record, replay
 from onceward.testing.engine import ConcurrentUpdate, Source
 from onceward.testing.fakes import (
@@ -39,7 +39,7 @@ from onceward.testing.fakes import (
     Unsynced,
 )
 from onceward.testing.faults import Chain, Faults, Late, RandomFaults, Rates, TargetError, shown
-from onceward.testing.harness import Conduct, Ending, Failed, Harness, Outlet
+from onceward.testing.harness import Behaviour, Ending, Failed, Harness, SinkUnderTest
 from onceward.testing.hosts import SecondHost
 from onceward.testing.interleave import Interleaver, Step
 from onceward.testing.watch import Story, Violation, WatchedLogs, WatchedRows, WatchedStorage, Window
@@ -82,7 +82,7 @@ class Simulation:
         for _ in range(rng.randint(2, 3)):
             ends.append(ends[-1] + rng.choice((0, 2, 3, 4)))
         self.harness = Harness(
-            *(self._outlet(kind) for kind in rng.choice(_CASTS)),
+            *(self._sink_under_test(kind) for kind in rng.choice(_CASTS)),
             source=Source(tuple(ends[1:])),
             storage=WatchedStorage(window=self.window),
             logs=self.logs,
@@ -99,11 +99,11 @@ class Simulation:
         )
         self.backups = [target.backup() for target in self.targets]
 
-    def _outlet(self, kind: Callable[..., AnySink]) -> Outlet:
+    def _sink_under_test(self, kind: Callable[..., AnySink]) -> SinkUnderTest:
         table = WatchedRows(self.logs)
         self.tables.append(table)
         self.targets.append(MemoryTarget(rows=table))
-        return Outlet(kind(self.targets[-1]), lambda: table)
+        return SinkUnderTest(kind(self.targets[-1]), lambda: table)
 
     def run(self) -> Story:
         """Faulty lives first, then one that is left alone, then the verdict."""
@@ -137,7 +137,7 @@ class Simulation:
         )
         return RandomFaults(rng, rates, self.late, self.clock)
 
-    def _conduct(self) -> Conduct:
+    def _behaviour(self) -> Behaviour:
         rng = self.rng
         lost, stray, lazy = rng.choice((0.0, 0.2)), rng.choice((0.0, 0.2)), rng.choice((0.0, 0.5))
         slots = rng.randint(1, 3)
@@ -153,7 +153,7 @@ class Simulation:
             elif drawn < 0.45:
                 self.harness.release_zombies()
 
-        return Conduct(
+        return Behaviour(
             lost_attempts=lambda epoch, slot: int(rng.random() < lost),
             leaves_zombie=lambda epoch, slot: rng.random() < stray,
             publishes=lambda epoch: rng.random() >= lazy,
@@ -163,38 +163,44 @@ class Simulation:
 
     def _one_life(self) -> None:
         changed = self._change_job()
-        decided, conduct = max((n for n, text in self.logs.commits.items() if text), default=-1), self._conduct()
+        decided, behaviour = max((n for n, text in self.logs.commits.items() if text), default=-1), self._behaviour()
         allowed: tuple[type[Exception], ...] = _ALLOWED_ALONE
         if self.rng.random() < 0.1:
             # A host that has disks of its own where it should share ours.
             elsewhere = SecondHost.without(self.harness.sinks)
-            conduct.runs_on = elsewhere.some(lambda epoch, slot: self.rng.random() < 0.3)
+            behaviour.runs_on = elsewhere.some(lambda epoch, slot: self.rng.random() < 0.3)
             allowed = (*allowed, StagedRowsMissing)
-        ending = self.harness.life(self._faults(), conduct)
+        ending = self.harness.life(self._faults(), behaviour)
         self.window.leave(ending)
         changed(range(decided + 1, max(self.logs.offsets, default=-1) + 1))
         self._judge(ending, allowed)
 
     def _change_job(self) -> Callable[[range], None]:
         """Sometimes the job asks for less, or does without a sink, for one life; what its epochs are then."""
-        harness, outlets, drawn = self.harness, self.harness.outlets, self.rng.random() if self.changes_job else 1.0
+        harness, sinks_under_test, drawn = (
+            self.harness,
+            self.harness.sinks_under_test,
+            self.rng.random() if self.changes_job else 1.0,
+        )
         if drawn < 0.3:
             harness.guarantee = Guarantee.AT_LEAST_ONCE
 
             def back(epochs: range) -> None:
                 harness.guarantee = Guarantee.EXACTLY_ONCE
                 self.weak.update(epochs)
-                for outlet in outlets:
-                    harness.unjudged[outlet.sink.name].update(epochs)
+                for sink_under_test in sinks_under_test:
+                    harness.unjudged[sink_under_test.sink.name].update(epochs)
 
             return back
-        if drawn < 0.6 and len(outlets) == 2:
+        if drawn < 0.6 and len(sinks_under_test) == 2:
             without = self.rng.choice((0, 1))
-            harness.outlets = tuple(outlet for n, outlet in enumerate(outlets) if n != without)
+            harness.sinks_under_test = tuple(
+                sink_under_test for n, sink_under_test in enumerate(sinks_under_test) if n != without
+            )
 
             def again(epochs: range) -> None:
-                harness.outlets = outlets
-                harness.unjudged[outlets[without].sink.name].update(epochs)
+                harness.sinks_under_test = sinks_under_test
+                harness.unjudged[sinks_under_test[without].sink.name].update(epochs)
                 self.away[without].update(epochs)
 
             return again
@@ -205,8 +211,8 @@ class Simulation:
         self.story.two_drivers = True
         endings: list[Ending] = []
 
-        def life(faults: Faults, conduct: Conduct, step: Step) -> None:
-            endings.append(self.harness.life(Chain(step, faults), conduct))
+        def life(faults: Faults, behaviour: Behaviour, step: Step) -> None:
+            endings.append(self.harness.life(Chain(step, faults), behaviour))
             self.window.leave(endings[-1])
 
         # Drivers that fail at once do not meet: most of these are left alone by everything but each other.
@@ -215,7 +221,7 @@ class Simulation:
         casts = [
             RandomFaults(self.rng, calm, self.late) if self.rng.random() < 0.7 else self._faults() for _ in range(count)
         ]
-        Interleaver(self.rng, crowded=crowded).run([partial(life, faults, self._conduct()) for faults in casts])
+        Interleaver(self.rng, crowded=crowded).run([partial(life, faults, self._behaviour()) for faults in casts])
         for ending in endings:
             self._judge(ending, _ALLOWED_IN_COMPANY)
 
@@ -237,7 +243,7 @@ class Simulation:
         elif isinstance(error, SinkMissing) and self.changes_job:
             self.harness.trace.append("the sink is put back")
         elif isinstance(error, TargetRolledBack) and self.went_back:
-            self._give_back()
+            self._restore_published()
         elif isinstance(error, OutputLost) and self.went_back and error.epoch is not None:
             if any(row["epoch"] >= error.epoch for table in self.tables for row in table):
                 self._bring_in(error.epoch, SinkName(str(error.sink)))
@@ -267,10 +273,10 @@ class Simulation:
 
     def _give_up(self, epoch: int) -> None:
         """The other exit: a person accepts the loss, and says so in the checkpoint."""
-        proposal = propose_accept_loss(self.harness.ground(), epoch=epoch)
+        proposal = propose_accept_loss(self.harness.context(), epoch=epoch)
         record(self.harness.storage, proposal, by="operator", at=self.clock.now(), because="simulated")
-        for outlet in self.harness.outlets:
-            self.harness.unjudged[outlet.sink.name].add(epoch)
+        for sink_under_test in self.harness.sinks_under_test:
+            self.harness.unjudged[sink_under_test.sink.name].add(epoch)
         self.given_up.add(epoch)
         self.story.gave_up = True
         self.harness.trace.append(f"the loss of epoch {epoch} is accepted")
@@ -282,7 +288,7 @@ class Simulation:
         if set(found) != set(self.harness.source.rows_of(epoch)):
             self._fail(f"epoch {epoch} is lost in {sink}, and no other sink has all of it")
         mine.extend(dict(found[number]) for number in sorted(set(found) - {row["id"] for row in mine}))
-        proposal = propose_epoch_is_published(self.harness.ground(), epoch=epoch, sink=sink)
+        proposal = propose_epoch_is_published(self.harness.context(), epoch=epoch, sink=sink)
         record(self.harness.storage, proposal, by="operator", at=self.clock.now(), because="simulated")
         self.story.by_hand = True
         self.harness.trace.append(f"epoch {epoch} is copied to {sink} by hand")
@@ -324,10 +330,10 @@ class Simulation:
         self.story.went_back = True
         self.harness.trace.append("the targets are restored from a backup")
 
-    def _give_back(self) -> None:
+    def _restore_published(self) -> None:
         """What the error says: replay what was kept, else have Spark compute it again."""
         try:
-            replayed = replay(self.harness.ground(), self.harness.limits)
+            replayed = replay(self.harness.context(), self.harness.limits)
             self.harness.trace.append(f"replayed {[one.epoch for one in replayed]}")
         except TargetRolledBack as gone:
             self._compute_again(gone.epoch if gone.epoch is not None else 0)

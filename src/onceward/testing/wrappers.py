@@ -201,14 +201,14 @@ class _Reads:
     faults: Faults
     takes_empty_epochs: bool
     receipts_are_output: bool
-    other_way: AnySink | None
+    alternate: AnySink | None
 
     def _wrap(self, inner: AnySink, faults: Faults) -> None:
         self.inner, self.faults = inner, faults
         self._label = f"sink {inner.name.replace(' ', '-')}"
         self.takes_empty_epochs = inner.takes_empty_epochs
         self.receipts_are_output = inner.receipts_are_output
-        self.other_way = with_faults(inner.other_way, faults) if inner.other_way is not None else None
+        self.alternate = with_faults(inner.alternate, faults) if inner.alternate is not None else None
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 
 import pytest
-from topics import Ground
+from topics import KafkaWorkspace
 
 from onceward.testing.servers import KafkaServer
 
 
 @pytest.fixture
-def ground(kafka: KafkaServer) -> Ground:
-    return Ground(kafka)
+def workspace(kafka: KafkaServer) -> KafkaWorkspace:
+    return KafkaWorkspace(kafka)
 
 
 @pytest.fixture(autouse=True)

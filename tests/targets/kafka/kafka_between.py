@@ -12,9 +12,9 @@ import pytest
 from onceward.sinks.kafka import preflight, session
 from onceward.sinks.kafka.encode import Records
 from onceward.sinks.kafka.producer import Producer
-from onceward.testing.faults import Living
+from onceward.testing.faults import FaultScope
 
-_living = Living()
+_living = FaultScope()
 inside = _living.inside
 
 
@@ -41,7 +41,7 @@ class WatchedProducer(Producer):
         self._perform("abort", partial(super().abort_transaction, *args))
 
 
-def stand_between(patch: pytest.MonkeyPatch) -> None:
+def install_crash_points(patch: pytest.MonkeyPatch) -> None:
     """From here on calls of producers can be crash points."""
     for user in (preflight, session):
         patch.setattr(user, "Producer", WatchedProducer)

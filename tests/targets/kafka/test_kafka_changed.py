@@ -7,24 +7,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
+from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, until, write
 
 from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka.errors import TABLE, classify
-from onceward.testing import Failed, Harness, Outlet, Source
+from onceward.testing import Failed, Harness, SinkUnderTest, Source
 from onceward.testing.servers import KafkaServer
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "targets" / "kafka.md"
 
 
-def delete(ground: Ground, topic: str) -> None:
-    admin = ground.server.admin()
+def delete(workspace: KafkaWorkspace, topic: str) -> None:
+    admin = workspace.server.admin()
     admin.delete_topics([topic])[topic].result(10)
     until(lambda: topic not in admin.list_topics(timeout=10).topics)
 
 
-def change(ground: Ground, topic: str, **settings: str) -> None:
+def change(workspace: KafkaWorkspace, topic: str, **settings: str) -> None:
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
     entries = [
@@ -32,7 +32,7 @@ def change(ground: Ground, topic: str, **settings: str) -> None:
         for name, value in settings.items()
     ]
     resource = ConfigResource("topic", topic, incremental_configs=entries)
-    admin = ground.server.admin()
+    admin = workspace.server.admin()
     admin.incremental_alter_configs([resource])[resource].result(10)
 
 
@@ -45,48 +45,52 @@ def texts(*values: str, **columns: list[Any]) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("session", ["open", "closed"])
 def test_a_receipts_topic_that_is_deleted_while_running_stops_the_job_and_is_not_made_anew(
-    ground: Ground, session: str
+    workspace: KafkaWorkspace, session: str
 ) -> None:
-    sink = ground.sink()
+    sink = workspace.sink()
     sink.target_facts()
     assert write(sink, numbers(1), epoch=1)
-    delete(ground, ground.receipts_topic)
+    delete(workspace, workspace.receipts_topic)
     if session == "closed":
         sink._end()
     for _ in range(2):
         with pytest.raises(
-            TargetChanged, match=f"topic '{ground.receipts_topic}', in which the receipts stand, is gone"
+            TargetChanged, match=f"topic '{workspace.receipts_topic}', in which the receipts stand, is gone"
         ):
             write(sink, numbers(1), epoch=1)
-    assert ground.receipts_topic not in ground.server.admin().list_topics(timeout=10).topics
-    assert ids(ground.rows()) == [1]
+    assert workspace.receipts_topic not in workspace.server.admin().list_topics(timeout=10).topics
+    assert ids(workspace.rows()) == [1]
 
 
 @pytest.mark.parametrize("session", ["open", "closed"])
-def test_a_receipts_topic_that_was_made_anew_while_running_stops_the_job(ground: Ground, session: str) -> None:
-    sink = ground.sink()
+def test_a_receipts_topic_that_was_made_anew_while_running_stops_the_job(
+    workspace: KafkaWorkspace, session: str
+) -> None:
+    sink = workspace.sink()
     sink.target_facts()
     assert write(sink, numbers(1), epoch=1)
-    delete(ground, ground.receipts_topic)
-    ground.server.create_topic(ground.receipts_topic, cleanup_policy="compact")
+    delete(workspace, workspace.receipts_topic)
+    workspace.server.create_topic(workspace.receipts_topic, cleanup_policy="compact")
     if session == "closed":
         sink._end()
-    with pytest.raises(TargetChanged, match=f"topic {ground.receipts_topic}: id was"):
+    with pytest.raises(TargetChanged, match=f"topic {workspace.receipts_topic}: id was"):
         write(sink, numbers(1), epoch=1)
-    assert ids(ground.rows()) == [1]
+    assert ids(workspace.rows()) == [1]
 
 
-def test_a_whole_job_ends_when_its_receipts_are_deleted_and_sends_nothing_again(ground: Ground) -> None:
+def test_a_whole_job_ends_when_its_receipts_are_deleted_and_sends_nothing_again(workspace: KafkaWorkspace) -> None:
     """As it was found: the topic was made anew with a line in the log, and the epoch was sent again."""
-    harness = Harness(Outlet(ground.sink(check=True), ground.rows, ordered=False), source=Source(ends=(4, 8)))
-    sink = harness.outlets[0].sink
+    harness = Harness(
+        SinkUnderTest(workspace.sink(check=True), workspace.rows, ordered=False), source=Source(ends=(4, 8))
+    )
+    sink = harness.sinks_under_test[0].sink
     publish, epochs = sink.send_transaction, []
 
     def deleting(slots: Any, job: Any, epoch: int, timestamp: Any) -> bool:
         done = publish(slots, job, epoch, timestamp)
         if not epochs:
             epochs.append(epoch)
-            delete(ground, ground.receipts_topic)
+            delete(workspace, workspace.receipts_topic)
             sink._end()  # type: ignore[union-attr]
             return publish(slots, job, epoch, timestamp)
         return done
@@ -95,7 +99,7 @@ def test_a_whole_job_ends_when_its_receipts_are_deleted_and_sends_nothing_again(
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetChanged)
-    assert len(ground.rows()) == 4
+    assert len(workspace.rows()) == 4
 
 
 @pytest.mark.parametrize(
@@ -103,30 +107,30 @@ def test_a_whole_job_ends_when_its_receipts_are_deleted_and_sends_nothing_again(
     [("cleanup_policy", "delete"), ("min_insync_replicas", "2"), ("unclean_leader_election_enable", "true")],
 )
 def test_receipts_that_are_kept_otherwise_than_at_the_start_stop_the_job(
-    ground: Ground, setting: str, value: str
+    workspace: KafkaWorkspace, setting: str, value: str
 ) -> None:
-    sink = ground.sink()
+    sink = workspace.sink()
     facts = sink.target_facts()
     name = setting.replace("_", ".")
-    assert f"topic {ground.receipts_topic}: {name}" in facts
+    assert f"topic {workspace.receipts_topic}: {name}" in facts
     assert write(sink, numbers(1), epoch=1)
-    change(ground, ground.receipts_topic, **{setting: value})
-    with pytest.raises(TargetChanged, match=rf"topic {ground.receipts_topic}: {name} was \S+ and is {value}"):
+    change(workspace, workspace.receipts_topic, **{setting: value})
+    with pytest.raises(TargetChanged, match=rf"topic {workspace.receipts_topic}: {name} was \S+ and is {value}"):
         write(sink, numbers(2), epoch=2)
-    assert ids(ground.rows()) == [1]
+    assert ids(workspace.rows()) == [1]
 
 
-def test_a_receipt_that_its_topic_does_not_take_is_no_fault_of_a_row(ground: Ground) -> None:
-    sink = ground.sink()
+def test_a_receipt_that_its_topic_does_not_take_is_no_fault_of_a_row(workspace: KafkaWorkspace) -> None:
+    sink = workspace.sink()
     assert write(sink, numbers(1), epoch=1)
-    change(ground, ground.receipts_topic, max_message_bytes="100")
+    change(workspace, workspace.receipts_topic, max_message_bytes="100")
     with pytest.raises(TargetChanged, match="does not take a receipt"):
         write(sink, numbers(2), epoch=2)
 
 
-def test_the_facts_name_the_topics_and_how_the_brokers_keep_transactions(ground: Ground) -> None:
-    facts = ground.sink().target_facts()
-    assert {f"topic {ground.topic}: id", f"topic {ground.topic}: cleanup.policy"} <= facts.keys()
+def test_the_facts_name_the_topics_and_how_the_brokers_keep_transactions(workspace: KafkaWorkspace) -> None:
+    facts = workspace.sink().target_facts()
+    assert {f"topic {workspace.topic}: id", f"topic {workspace.topic}: cleanup.policy"} <= facts.keys()
     assert facts["brokers: transaction.max.timeout.ms"] == "900000"
     assert "brokers: transactional.id.expiration.ms" in facts
     assert "topic __transaction_state: min.insync.replicas" in facts
@@ -136,75 +140,77 @@ def test_the_facts_name_the_topics_and_how_the_brokers_keep_transactions(ground:
 
 
 def test_a_topic_that_is_deleted_while_running_stops_the_job_and_a_start_goes_on_with_a_new_one(
-    ground: Ground,
+    workspace: KafkaWorkspace,
 ) -> None:
-    sink = ground.sink()
+    sink = workspace.sink()
     assert write(sink, numbers(1), epoch=1)
-    delete(ground, ground.topic)
-    with pytest.raises(TargetChanged, match=f"topic '{ground.topic}' is gone"):
+    delete(workspace, workspace.topic)
+    with pytest.raises(TargetChanged, match=f"topic '{workspace.topic}' is gone"):
         write(sink, numbers(2), epoch=2)
-    ground.server.create_topic(ground.topic)
-    with pytest.raises(TargetChanged, match=f"topic {ground.topic}: id was"):
+    workspace.server.create_topic(workspace.topic)
+    with pytest.raises(TargetChanged, match=f"topic {workspace.topic}: id was"):
         write(sink, numbers(2), epoch=2)
     sink.check(pa.schema([("id", pa.int64())]), output_mode="append")
     sink.target_facts()
     assert write(sink, numbers(2), epoch=2)
-    assert ids(ground.rows()) == [2]
+    assert ids(workspace.rows()) == [2]
 
 
 def test_a_topic_of_a_column_that_was_there_before_is_no_fault_of_its_rows_when_it_is_gone(
-    ground: Ground, kafka: KafkaServer
+    workspace: KafkaWorkspace, kafka: KafkaServer
 ) -> None:
-    other = Ground(kafka)
-    sink = ground.sink(topic=None)
-    assert write(sink, texts("a", "b", topic=[ground.topic, other.topic]), epoch=1)
-    delete(ground, other.topic)
+    other = KafkaWorkspace(kafka)
+    sink = workspace.sink(topic=None)
+    assert write(sink, texts("a", "b", topic=[workspace.topic, other.topic]), epoch=1)
+    delete(workspace, other.topic)
     with pytest.raises(TargetChanged, match=f"topic '{other.topic}' is gone"):
-        write(sink, texts("a", "b", topic=[ground.topic, other.topic]), epoch=2)
-    assert len(ground.messages()) == 1
+        write(sink, texts("a", "b", topic=[workspace.topic, other.topic]), epoch=2)
+    assert len(workspace.messages()) == 1
 
 
-def test_a_limit_lowered_while_running_is_noticed_at_the_next_epoch_and_the_row_named(ground: Ground) -> None:
+def test_a_limit_lowered_while_running_is_noticed_at_the_next_epoch_and_the_row_named(
+    workspace: KafkaWorkspace,
+) -> None:
     """Scenario 56."""
-    sink = ground.sink(compression="none")
+    sink = workspace.sink(compression="none")
     assert write(sink, texts("x" * 50_000), epoch=1)
-    change(ground, ground.topic, max_message_bytes="20000")
+    change(workspace, workspace.topic, max_message_bytes="20000")
     with pytest.raises(RowsRejected, match="row 0 of slot 0 cannot be sent: it has 50000 bytes"):
         write(sink, texts("x" * 50_000), epoch=2)
-    assert len(ground.messages()) == 1
+    assert len(workspace.messages()) == 1
 
 
 def test_a_limit_raised_while_running_lets_larger_rows_through(kafka: KafkaServer) -> None:
-    ground = Ground(kafka, max_message_bytes="20000")
-    sink = ground.sink(compression="none")
+    workspace = KafkaWorkspace(kafka, max_message_bytes="20000")
+    sink = workspace.sink(compression="none")
     assert write(sink, texts("x"), epoch=1)
-    change(ground, ground.topic, max_message_bytes="2000000")
+    change(workspace, workspace.topic, max_message_bytes="2000000")
     assert write(sink, texts("x" * 1_500_000), epoch=2)
-    assert sorted(len(message.value()) for message in ground.messages()) == [1, 1_500_000]
+    assert sorted(len(message.value()) for message in workspace.messages()) == [1, 1_500_000]
 
 
-def test_partitions_added_while_running_are_used(ground: Ground) -> None:
-    sink = ground.sink()
+def test_partitions_added_while_running_are_used(workspace: KafkaWorkspace) -> None:
+    sink = workspace.sink()
     assert write(sink, texts("x", partition=[1]), epoch=1)
-    ground.server.grow_topic(ground.topic, partitions=5)
-    admin = ground.server.admin()
-    until(lambda: len(admin.list_topics(ground.topic, timeout=10).topics[ground.topic].partitions) == 5)
+    workspace.server.grow_topic(workspace.topic, partitions=5)
+    admin = workspace.server.admin()
+    until(lambda: len(admin.list_topics(workspace.topic, timeout=10).topics[workspace.topic].partitions) == 5)
     assert write(sink, texts("y", partition=[4]), epoch=2)
-    assert [(message.partition(), message.value()) for message in ground.messages()] == [(1, b"x"), (4, b"y")]
+    assert [(message.partition(), message.value()) for message in workspace.messages()] == [(1, b"x"), (4, b"y")]
 
 
 def test_a_limit_lowered_between_the_look_and_the_sending_is_found_by_trial(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    workspace: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The brokers refuse the record; which one it is, is found before the job stops."""
-    sink = ground.sink(compression="none")
+    sink = workspace.sink(compression="none")
     assert write(sink, texts("x"), epoch=1)
-    change(ground, ground.topic, max_message_bytes="20000")
+    change(workspace, workspace.topic, max_message_bytes="20000")
     monkeypatch.setattr("onceward.sinks.kafka.session.Session.begin_epoch", lambda _: None)
     slot = slot_of(sink, texts("a", "x" * 50_000, "b"), epoch=2)
     with pytest.raises(RowsRejected, match="row 1 of slot 0"):
         send(sink, slot, epoch=2)
-    assert len(ground.messages()) == 1
+    assert len(workspace.messages()) == 1
     assert [row.row for row in sink.find_rejected([slot], JOB, 2)] == [1]
 
 

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import pytest
-from topics import Ground, Row
+from topics import KafkaWorkspace, Row
 
 from onceward.sinks import KafkaSink
 from onceward.testing.conformance import TransactionalConformance
@@ -14,16 +14,16 @@ class OnABroker(TransactionalConformance):
     options: ClassVar[dict[str, Any]] = {}
 
     @pytest.fixture(autouse=True)
-    def _ground(self, ground: Ground) -> None:
-        self.ground = ground
+    def _workspace(self, workspace: KafkaWorkspace) -> None:
+        self.workspace = workspace
 
     def make_sink(self, name: str = "sink") -> KafkaSink:
-        sink = self.ground.sink(name=name, **self.options)
+        sink = self.workspace.sink(name=name, **self.options)
         sink.check(SCHEMA, output_mode="append")
         return sink
 
     def read_rows(self) -> list[Row]:
-        return self.ground.rows()
+        return self.workspace.rows()
 
 
 class TestJsonObjects(OnABroker):
@@ -33,4 +33,4 @@ class TestJsonObjects(OnABroker):
 class TestSlotBySlot(OnABroker):
     """A transaction for each slot."""
 
-    options: ClassVar[dict[str, Any]] = {"key": "key", "rows_at_once": 1}
+    options: ClassVar[dict[str, Any]] = {"key": "key", "max_rows_per_transaction": 1}

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from kafka_between import inside, stand_between
-from topics import Ground
+from kafka_between import inside, install_crash_points
+from topics import KafkaWorkspace
 
-from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source, Sweep
+from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, SinkUnderTest, Source, Sweep
 from onceward.testing.servers import KafkaServer
 
 _worlds = itertools.count()
@@ -25,40 +25,40 @@ class Cast:
     name: str
     source: Source
     options: dict[str, Any] = field(default_factory=dict)
-    beside: Callable[[], Outlet] | None = None
+    beside: Callable[[], SinkUnderTest] | None = None
 
 
-def fake() -> Outlet:
+def fake() -> SinkUnderTest:
     target = MemoryTarget()
-    return Outlet(FakeTwoPhaseSink(target), lambda: target.rows)
+    return SinkUnderTest(FakeTwoPhaseSink(target), lambda: target.rows)
 
 
 WHOLE_EPOCHS = Cast("whole epochs", Source(ends=(2, 3), keys=2))
-SLOT_BY_SLOT = Cast("slot by slot", Source(ends=(4,), keys=2), {"rows_at_once": 1})
+SLOT_BY_SLOT = Cast("slot by slot", Source(ends=(4,), keys=2), {"max_rows_per_transaction": 1})
 WITH_A_TWO_PHASE_SINK = Cast("and a two-phase sink", Source(ends=(2,), keys=2), beside=fake)
-ONE_EPOCH = Cast("one epoch", Source(ends=(2,), keys=2), {"rows_at_once": 1})
+ONE_EPOCH = Cast("one epoch", Source(ends=(2,), keys=2), {"max_rows_per_transaction": 1})
 
 
 class Worlds:
     """A world per history, and lives in it that can die inside the sink."""
 
     def __init__(self, cast: Cast, server: KafkaServer) -> None:
-        self._cast, self._ground = cast, Ground(server)
+        self._cast, self._workspace = cast, KafkaWorkspace(server)
         self.traces: list[list[str]] = []
 
     def world(self) -> Harness:
-        self._ground.begin_anew()
-        sink = self._ground.sink(key="key", **self._cast.options)
-        outlets = [Outlet(sink, self._ground.rows)]
+        self._workspace.begin_anew()
+        sink = self._workspace.sink(key="key", **self._cast.options)
+        sinks_under_test = [SinkUnderTest(sink, self._workspace.rows)]
         if self._cast.beside is not None:
-            outlets.append(self._cast.beside())
-        harness = Harness(*outlets, source=self._cast.source, rows_in_a_batch=1, name=f"job {next(_worlds)}")
+            sinks_under_test.append(self._cast.beside())
+        harness = Harness(*sinks_under_test, source=self._cast.source, rows_in_a_batch=1, name=f"job {next(_worlds)}")
         self.traces.append(harness.trace)
         return harness
 
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
-        first, *others = harness.outlets
-        harness.outlets = (replace(first, sink=pickle.loads(pickle.dumps(first.sink))), *others)
+        first, *others = harness.sinks_under_test
+        harness.sinks_under_test = (replace(first, sink=pickle.loads(pickle.dumps(first.sink))), *others)
         with inside(faults):
             return harness.life(faults)
 
@@ -68,7 +68,7 @@ class Worlds:
 
 @pytest.fixture(autouse=True)
 def _between(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_between(monkeypatch)
+    install_crash_points(monkeypatch)
 
 
 @pytest.mark.parametrize("cast", [WHOLE_EPOCHS, SLOT_BY_SLOT, WITH_A_TWO_PHASE_SINK], ids=lambda cast: cast.name)

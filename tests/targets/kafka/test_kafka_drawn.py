@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from topics import JOB, Ground, send, slot_of
+from topics import JOB, KafkaWorkspace, send, slot_of
 
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.sinks import KafkaSink
@@ -51,7 +51,7 @@ class Draw:
         self.own_times = chance.random() < 0.2
         self.partitions = chance.randrange(1, 5)
         self.max_bytes = chance.choice(MAX_BYTES)
-        self.ground = Ground(
+        self.workspace = KafkaWorkspace(
             server,
             partitions=self.partitions,
             max_message_bytes=str(self.max_bytes),
@@ -96,7 +96,7 @@ class Draw:
             if chance.random() < 0.3
             else [{"key": chance.choice(NAMES), "value": chance.choice((None, b"", b"\xff\0"))} for _ in range(2)],
             "at": None if self.own_times else chance.choice((None, now, now - 86_400_000)),
-            "topic": self.ground.topic,
+            "topic": self.workspace.topic,
         }
 
     def _has_keys(self) -> bool:
@@ -106,7 +106,7 @@ class Draw:
         from confluent_kafka.admin import ConfigResource
 
         if not hasattr(self, "_known_policy"):
-            admin, resource = self.ground.server.admin(), ConfigResource("topic", self.ground.topic)
+            admin, resource = self.workspace.server.admin(), ConfigResource("topic", self.workspace.topic)
             asked = admin.describe_configs([resource])[resource]
             self._known_policy = str(asked.result(10)["cleanup.policy"].value)
         return self._known_policy
@@ -120,7 +120,7 @@ class Draw:
             case "partition" if "partition" in parts:
                 row["partition"] = chance.choice((-1, -7, self.partitions, 2**31 - 1))
             case "topic" if "topic" in parts:
-                names = (None, "", "..", "a\0b", "no-such", "é", "x" * 250, self.ground.receipts_topic)
+                names = (None, "", "..", "a\0b", "no-such", "é", "x" * 250, self.workspace.receipts_topic)
                 row["topic"] = chance.choice(names)
             case "header" if "headers" in parts:
                 row["headers"] = chance.choice(([None], [{"key": chance.choice(BAD_NAMES), "value": b""}]))
@@ -138,7 +138,7 @@ class Draw:
 
     def play(self) -> str:
         drawn = self.drawn()
-        sink = self.ground.sink(compression=self.chance.choice(("none", "lz4", "zstd")), **drawn.options)
+        sink = self.workspace.sink(compression=self.chance.choice(("none", "lz4", "zstd")), **drawn.options)
         batch = pa.record_batch(drawn.columns)
         try:
             sink.check(batch.schema, output_mode="append")
@@ -164,15 +164,15 @@ class Draw:
         slot = slot_of(sink, batch)
         with pytest.raises(RowsRejected):
             send(sink, slot)
-        assert self.ground.messages() == []
+        assert self.workspace.messages() == []
         assert {row.row for row in sink.find_rejected([slot], JOB, 7)} == set(drawn.bad)
-        assert self.ground.messages() == []
+        assert self.workspace.messages() == []
         kept = [number for number in range(batch.num_rows) if number not in drawn.bad]
         assert send(sink, slot_of(sink, batch.take(pa.array(kept, pa.int64()))))
 
     def _compare(self, drawn: Drawn) -> None:
         left = {n: row for n, row in enumerate(drawn.rows) if n not in drawn.bad}
-        for message in self.ground.messages():
+        for message in self.workspace.messages():
             number, row = self._find(message.value(), left)
             assert message.key() == (row["key"].encode() if "key" in self.parts and row["key"] is not None else None)
             if "partition" in self.parts and row["partition"] is not None:

@@ -8,14 +8,14 @@ import confluent_kafka as driver
 import pyarrow as pa
 import pytest
 from confluent_kafka.cimpl import NewTopic
-from topics import JOB, Ground, ids, numbers, send, slot_of, until, write
+from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, until, write
 
 from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.sinks.kafka.cluster import Cluster, Described
-from onceward.sinks.kafka.settings import Settings
-from onceward.testing import DiesAt, Failed, Harness, Outlet, Source
+from onceward.sinks.kafka.options import Settings
+from onceward.testing import DiesAt, Failed, Harness, SinkUnderTest, Source
 from onceward.testing.servers import SOON_BACK, KafkaServer
 
 IDS = pa.schema([("id", pa.int64())])
@@ -24,34 +24,34 @@ IDS = pa.schema([("id", pa.int64())])
 # --- transactions -------------------------------------------------------------------------------------
 
 
-def test_a_transaction_that_times_out_before_its_commit_is_published_again(ground: Ground) -> None:
+def test_a_transaction_that_times_out_before_its_commit_is_published_again(workspace: KafkaWorkspace) -> None:
     """Scenario 22. The broker has thrown the rows away: they still stand in the log, and go out once."""
-    sink = ground.sink(transaction_timeout_s=1)
+    sink = workspace.sink(transaction_timeout_s=1)
 
     def slowly() -> Iterator[pa.RecordBatch]:
         yield numbers(1)
         sink._session._producer.flush(10)  # type: ignore[union-attr]
-        assert ground.is_open()
-        until(lambda: not ground.is_open())
+        assert workspace.is_open()
+        until(lambda: not workspace.is_open())
         yield numbers(2)
 
     slot = slot_of(sink, numbers(1), numbers(2), read=slowly)
     with pytest.raises(KafkaFailed, match="longer than transaction_timeout_s"):
         send(sink, slot)
-    assert ground.rows() == []
+    assert workspace.rows() == []
     assert send(sink, slot_of(sink, numbers(1), numbers(2)))
-    assert ids(ground.rows()) == [1, 2]
+    assert ids(workspace.rows()) == [1, 2]
 
 
-def test_a_time_out_above_the_brokers_maximum_is_refused_at_the_start(ground: Ground) -> None:
+def test_a_time_out_above_the_brokers_maximum_is_refused_at_the_start(workspace: KafkaWorkspace) -> None:
     """Scenario 24."""
     with pytest.raises(TargetRefused, match="above what the brokers allow"):
-        ground.sink(transaction_timeout_s=3600).check(IDS, output_mode="append")
+        workspace.sink(transaction_timeout_s=3600).check(IDS, output_mode="append")
 
 
-def test_a_failure_in_mid_publish_does_not_hold_up_other_readers(ground: Ground) -> None:
+def test_a_failure_in_mid_publish_does_not_hold_up_other_readers(workspace: KafkaWorkspace) -> None:
     """Scenario 47: the transaction is aborted at once, not left to its time-out."""
-    sink = ground.sink(transaction_timeout_s=60)
+    sink = workspace.sink(transaction_timeout_s=60)
 
     def damaged() -> Iterator[pa.RecordBatch]:
         yield numbers(1)
@@ -60,78 +60,78 @@ def test_a_failure_in_mid_publish_does_not_hold_up_other_readers(ground: Ground)
 
     with pytest.raises(DamagedFile):
         send(sink, slot_of(sink, numbers(1), read=damaged))
-    plain = driver.Producer({"bootstrap.servers": ground.server.bootstrap})
+    plain = driver.Producer({"bootstrap.servers": workspace.server.bootstrap})
     for partition in range(2):
-        plain.produce(ground.topic, '{"id": 99}', partition=partition)
+        plain.produce(workspace.topic, '{"id": 99}', partition=partition)
     assert plain.flush(10) == 0
-    assert ids(ground.rows()) == [99, 99]
+    assert ids(workspace.rows()) == [99, 99]
 
 
-def test_readers_wait_for_one_publish_at_most(ground: Ground) -> None:
+def test_readers_wait_for_one_publish_at_most(workspace: KafkaWorkspace) -> None:
     """Between two epochs no transaction of ours is open, however long that lasts: what others write is seen at once."""
-    sink = ground.sink()
+    sink = workspace.sink()
     assert write(sink, numbers(1), epoch=1)
-    plain = driver.Producer({"bootstrap.servers": ground.server.bootstrap})
-    plain.produce(ground.topic, '{"id": 99}')
+    plain = driver.Producer({"bootstrap.servers": workspace.server.bootstrap})
+    plain.produce(workspace.topic, '{"id": 99}')
     assert plain.flush(10) == 0
-    assert ids(ground.rows()) == [1, 99]
+    assert ids(workspace.rows()) == [1, 99]
 
 
-def test_receipts_behind_an_open_transaction_of_another_job_are_waited_for(ground: Ground) -> None:
+def test_receipts_behind_an_open_transaction_of_another_job_are_waited_for(workspace: KafkaWorkspace) -> None:
     """A committed receipt is invisible while an earlier transaction in the topic is open; not to see it is no proof."""
-    stranger = driver.Producer({"bootstrap.servers": ground.server.bootstrap, "transactional.id": "stranger"})
+    stranger = driver.Producer({"bootstrap.servers": workspace.server.bootstrap, "transactional.id": "stranger"})
     stranger.init_transactions(10)
     stranger.begin_transaction()
-    stranger.produce(ground.receipts_topic, b"{}", b"stranger", 0)
+    stranger.produce(workspace.receipts_topic, b"{}", b"stranger", 0)
     assert stranger.flush(10) == 0
-    sink = ground.sink()
+    sink = workspace.sink()
     timer = threading.Timer(2, lambda: stranger.commit_transaction(10))
     timer.start()
     assert write(sink, numbers(1)), "the receipts were read, for which it had to wait"
     timer.join()
     stranger.begin_transaction()
-    stranger.produce(ground.receipts_topic, b"{}", b"stranger", 0)
+    stranger.produce(workspace.receipts_topic, b"{}", b"stranger", 0)
     assert stranger.flush(10) == 0
     assert write(sink, numbers(2), epoch=8)
     timer = threading.Timer(2, lambda: stranger.abort_transaction(10))
     timer.start()
-    assert {receipt.epoch for receipt in ground.sink().receipts(JOB)} == {7, 8}
+    assert {receipt.epoch for receipt in workspace.sink().receipts(JOB)} == {7, 8}
     timer.join()
 
 
-def test_one_jobs_name_being_the_prefix_of_anothers_disturbs_neither(ground: Ground) -> None:
+def test_one_jobs_name_being_the_prefix_of_anothers_disturbs_neither(workspace: KafkaWorkspace) -> None:
     """Scenario 32: they share topic, receipts and the sink's name, and fence each other not once."""
     jobs = [JobIdentity(JobName(name), Generation("aaaaaaaa")) for name in ("app-1", "app-10", "app-1.")]
-    sinks = [ground.sink() for _ in jobs]
+    sinks = [workspace.sink() for _ in jobs]
     for epoch in range(3):
         for number, (job, sink) in enumerate(zip(jobs, sinks, strict=True)):
             slot = slot_of(sink, numbers(100 * number + epoch), epoch=epoch, job=job)
             assert send(sink, slot, epoch=epoch, job=job)
     for job in jobs:
-        assert {(r.job, r.epoch) for r in ground.sink().receipts(job)} == {(job.name, epoch) for epoch in range(3)}
-    assert ids(ground.rows()) == [100 * n + epoch for n in range(3) for epoch in range(3)]
+        assert {(r.job, r.epoch) for r in workspace.sink().receipts(job)} == {(job.name, epoch) for epoch in range(3)}
+    assert ids(workspace.rows()) == [100 * n + epoch for n in range(3) for epoch in range(3)]
 
 
-def test_another_epoch_of_the_same_number_is_refused(ground: Ground) -> None:
-    sink = ground.sink()
+def test_another_epoch_of_the_same_number_is_refused(workspace: KafkaWorkspace) -> None:
+    sink = workspace.sink()
     assert write(sink, numbers(1))
     with pytest.raises(CheckpointRolledBack, match="another epoch 7"):
         write(sink, numbers(1), mark="ggggggggggggggg2")
-    assert ids(ground.rows()) == [1]
+    assert ids(workspace.rows()) == [1]
 
 
 def test_receipts_survive_compaction(kafka: KafkaServer) -> None:
     """Scenario 26, with the broker's cleaner at work: one key for each receipt, so it keeps the last of each."""
-    ground = Ground(kafka)
-    ground.receipts_topic = kafka.create_topic(
-        f"{ground.receipts_topic}-compacted",
+    workspace = KafkaWorkspace(kafka)
+    workspace.receipts_topic = kafka.create_topic(
+        f"{workspace.receipts_topic}-compacted",
         cleanup_policy="compact",
         segment_ms="100",
         min_cleanable_dirty_ratio="0.01",
         max_compaction_lag_ms="100",
         delete_retention_ms="100",
     )
-    sink = ground.sink()
+    sink = workspace.sink()
     for epoch in range(30):
         assert write(sink, numbers(epoch), epoch=epoch)
     sink.forget(JOB, 20)
@@ -144,30 +144,30 @@ def test_receipts_survive_compaction(kafka: KafkaServer) -> None:
         assert write(sink, numbers(epoch), epoch=epoch)
         sink.forget(JOB, epoch - 9)
         epoch += 1
-        return len(ground.messages(ground.receipts_topic)) < 30
+        return len(workspace.messages(workspace.receipts_topic)) < 30
 
     until(cleaned, within_s=60)
-    fresh = ground.sink()
+    fresh = workspace.sink()
     assert {receipt.epoch for receipt in fresh.receipts(JOB)} == set(range(epoch - 10, epoch))
     for again in range(epoch):
         assert write(fresh, numbers(again), epoch=again)
-    assert ids(ground.rows()) == list(range(epoch))
+    assert ids(workspace.rows()) == list(range(epoch))
 
 
 # --- topics -------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_is_missing_is_refused_or_made(ground: Ground) -> None:
+def test_a_topic_that_is_missing_is_refused_or_made(workspace: KafkaWorkspace) -> None:
     """Scenario 68."""
     with pytest.raises(TargetRefused, match=r"there is no topic 'nowhere'[\s\S]*create_partitions"):
-        ground.sink(topic="nowhere").check(IDS, output_mode="append")
-    name = f"{ground.topic}-made"
-    ground.sink(topic=name, create_partitions=3).check(IDS, output_mode="append")
-    assert len(ground.server.admin().list_topics(timeout=10).topics[name].partitions) == 3
+        workspace.sink(topic="nowhere").check(IDS, output_mode="append")
+    name = f"{workspace.topic}-made"
+    workspace.sink(topic=name, create_partitions=3).check(IDS, output_mode="append")
+    assert len(workspace.server.admin().list_topics(timeout=10).topics[name].partitions) == 3
 
 
 def test_a_topic_that_was_just_made_is_waited_for_until_a_broker_knows_of_it(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    workspace: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller makes it, the broker learns of it a moment later: in one of 400 on a busy machine too late."""
     describe, behind = Cluster.describe, 4
@@ -178,15 +178,15 @@ def test_a_topic_that_was_just_made_is_waited_for_until_a_broker_knows_of_it(
         return describe(cluster, [] if behind >= 0 else names)
 
     monkeypatch.setattr(Cluster, "describe", late)
-    made = {"topic": f"{ground.topic}-late", "receipts_topic": f"{ground.receipts_topic}-late"}
-    ground.sink(create_partitions=1, **made).check(IDS, output_mode="append")
+    made = {"topic": f"{workspace.topic}-late", "receipts_topic": f"{workspace.receipts_topic}-late"}
+    workspace.sink(create_partitions=1, **made).check(IDS, output_mode="append")
     assert behind < 0
 
 
-def test_a_receipts_topic_that_is_not_compacted_is_refused(ground: Ground) -> None:
-    ground.server.create_topic(f"{ground.topic}-deleted", cleanup_policy="delete")
+def test_a_receipts_topic_that_is_not_compacted_is_refused(workspace: KafkaWorkspace) -> None:
+    workspace.server.create_topic(f"{workspace.topic}-deleted", cleanup_policy="delete")
     with pytest.raises(TargetRefused, match=r"cleanup\.policy=delete"):
-        ground.sink(receipts_topic=f"{ground.topic}-deleted").check(IDS, output_mode="append")
+        workspace.sink(receipts_topic=f"{workspace.topic}-deleted").check(IDS, output_mode="append")
 
 
 def test_a_topic_that_is_asked_for_while_it_comes_up_is_found(kafka: KafkaServer) -> None:
@@ -206,9 +206,9 @@ def test_a_topic_that_is_asked_for_while_it_comes_up_is_found(kafka: KafkaServer
 # --- brokers ------------------------------------------------------------------------------------------
 
 
-def test_no_broker_is_refused_at_the_start_and_retried_later(ground: Ground) -> None:
+def test_no_broker_is_refused_at_the_start_and_retried_later(workspace: KafkaWorkspace) -> None:
     """Scenario 50."""
-    sink = ground.sink(timeout_s=1)
+    sink = workspace.sink(timeout_s=1)
     sink.settings = type(sink.settings)("127.0.0.1:1", {}, "lz4", 60, 1, "onceward")
     with pytest.raises(TargetRefused, match=r"cannot use the brokers at 127\.0\.0\.1:1"):
         sink.check(IDS, output_mode="append")
@@ -219,7 +219,7 @@ def test_no_broker_is_refused_at_the_start_and_retried_later(ground: Ground) -> 
 def test_brokers_that_give_no_transactions_are_refused(kafka: KafkaServer) -> None:
     """A broker that is alone can make no log of transactions in three copies."""
     with KafkaServer(transaction_state_log_replication_factor=3) as alone:
-        sink = Ground(alone).sink(timeout_s=4)
+        sink = KafkaWorkspace(alone).sink(timeout_s=4)
         with pytest.raises(TargetRefused, match="give no transactions"):
             sink.check(IDS, output_mode="append")
 
@@ -232,10 +232,12 @@ def mortal(kafka: KafkaServer) -> Iterator[KafkaServer]:
 
 def test_a_broker_that_is_killed_again_and_again_has_every_record_once(mortal: KafkaServer) -> None:
     """Scenario 51: at moments that nobody chose; it comes back with its data on the same port."""
-    ground = Ground(mortal)
-    outlet = Outlet(ground.sink(key="key", timeout_s=5), ground.rows)
+    workspace = KafkaWorkspace(mortal)
+    sink_under_test = SinkUnderTest(workspace.sink(key="key", timeout_s=5), workspace.rows)
     epochs = 60
-    harness = Harness(outlet, source=Source(ends=tuple(range(3, 3 * epochs + 1, 3)), keys=3), name="job of a mortal")
+    harness = Harness(
+        sink_under_test, source=Source(ends=tuple(range(3, 3 * epochs + 1, 3)), keys=3), name="job of a mortal"
+    )
     done = threading.Event()
     kills = 0
 
@@ -260,16 +262,20 @@ def test_a_broker_that_is_killed_again_and_again_has_every_record_once(mortal: K
     assert harness.problems() == []
 
 
-def test_s79_a_receipts_topic_that_was_made_anew_is_refused_while_an_epoch_is_unsettled(ground: Ground) -> None:
+def test_s79_a_receipts_topic_that_was_made_anew_is_refused_while_an_epoch_is_unsettled(
+    workspace: KafkaWorkspace,
+) -> None:
     harness = Harness(
-        Outlet(ground.sink(check=True), ground.rows, ordered=False), source=Source(ends=(4, 8)), rows_in_a_batch=1000
+        SinkUnderTest(workspace.sink(check=True), workspace.rows, ordered=False),
+        source=Source(ends=(4, 8)),
+        rows_in_a_batch=1000,
     )
     harness.life(DiesAt("storage create settled/0"))
-    admin = ground.server.admin()
-    admin.delete_topics([ground.receipts_topic])[ground.receipts_topic].result(10)
-    until(lambda: ground.receipts_topic not in admin.list_topics(timeout=10).topics)
-    ground.server.create_topic(ground.receipts_topic, cleanup_policy="compact")
+    admin = workspace.server.admin()
+    admin.delete_topics([workspace.receipts_topic])[workspace.receipts_topic].result(10)
+    until(lambda: workspace.receipts_topic not in admin.list_topics(timeout=10).topics)
+    workspace.server.create_topic(workspace.receipts_topic, cleanup_policy="compact")
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, ReceiptsMoved)
-    assert len(ground.rows()) == 4
+    assert len(workspace.rows()) == 4

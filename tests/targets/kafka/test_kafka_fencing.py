@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from topics import JOB, Ground, ids, numbers, send, slot_of, write
+from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, write
 
 from onceward.identity import Generation, JobIdentity
 from onceward.sinks import KafkaSink
@@ -24,9 +24,9 @@ from onceward.sinks.kafka.producer import Producer
 SEED = 20261116
 
 
-def test_a_driver_paused_in_mid_publish_is_fenced_by_one_with_another_prefix(ground: Ground) -> None:
+def test_a_driver_paused_in_mid_publish_is_fenced_by_one_with_another_prefix(workspace: KafkaWorkspace) -> None:
     """Scenario 30, with `id_prefix` changed in between: it stands still with rows at the broker, and wakes up."""
-    paused, taker = ground.sink(id_prefix="old"), ground.sink(id_prefix="new")
+    paused, taker = workspace.sink(id_prefix="old"), workspace.sink(id_prefix="new")
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield numbers(1)
@@ -35,35 +35,37 @@ def test_a_driver_paused_in_mid_publish_is_fenced_by_one_with_another_prefix(gro
 
     with pytest.raises(KafkaFailed):
         send(paused, slot_of(paused, numbers(1), numbers(2), read=rows))
-    assert ids(ground.rows()) == [1, 2]
+    assert ids(workspace.rows()) == [1, 2]
     assert send(paused, slot_of(paused, numbers(1), numbers(2))), "and now it finds the receipt"
-    assert ids(ground.rows()) == [1, 2]
+    assert ids(workspace.rows()) == [1, 2]
 
 
-def test_a_driver_that_trusts_what_it_read_before_is_fenced_too(ground: Ground) -> None:
+def test_a_driver_that_trusts_what_it_read_before_is_fenced_too(workspace: KafkaWorkspace) -> None:
     """Its session is open and idle while another one, with another prefix, publishes what it is about to."""
-    old, new = ground.sink(id_prefix="old"), ground.sink(id_prefix="new")
+    old, new = workspace.sink(id_prefix="old"), workspace.sink(id_prefix="new")
     assert write(old, numbers(1), epoch=1)
     assert write(new, numbers(2), epoch=2)
     with suppress(KafkaFailed):
         write(old, numbers(2), epoch=2)
     assert write(old, numbers(2), epoch=2)
-    assert ids(ground.rows()) == [1, 2]
+    assert ids(workspace.rows()) == [1, 2]
     with suppress(KafkaFailed):
         write(new, numbers(3), epoch=3)
     assert write(new, numbers(3), epoch=3)
-    assert ids(ground.rows()) == [1, 2, 3]
+    assert ids(workspace.rows()) == [1, 2, 3]
 
 
-def test_an_id_that_was_taken_over_is_not_asked_for_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_was_taken_over_is_not_asked_for_again(
+    workspace: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So the new driver needs permission on the old id for one start only."""
-    assert write(ground.sink(id_prefix="old"), numbers(1), epoch=1)
-    assert write(ground.sink(id_prefix="new"), numbers(2), epoch=2)
+    assert write(workspace.sink(id_prefix="old"), numbers(1), epoch=1)
+    assert write(workspace.sink(id_prefix="new"), numbers(2), epoch=2)
     taken: list[str] = []
     monkeypatch.setattr(session, "take_from", lambda other, *_: taken.append(other))
-    assert write(ground.sink(id_prefix="new"), numbers(3), epoch=3)
+    assert write(workspace.sink(id_prefix="new"), numbers(3), epoch=3)
     assert taken == []
-    assert write(ground.sink(id_prefix="third"), numbers(4), epoch=4)
+    assert write(workspace.sink(id_prefix="third"), numbers(4), epoch=4)
     assert [one.split("-")[0] for one in set(taken)] == ["new"]
 
 
@@ -130,41 +132,43 @@ def publish(sink: KafkaSink, number: int, job: JobIdentity) -> None:
 
 @pytest.mark.parametrize("begins", ["for the first time", "with an open session", "known but closed"])
 def test_wherever_the_old_driver_is_paused_and_another_prefix_takes_over_each_row_is_there_once(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, begins: str, record_sweep: list[str]
+    workspace: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch, begins: str, record_sweep: list[str]
 ) -> None:
     stage, epoch, points, is_reached = Stage(monkeypatch), 0, 0, True
     while is_reached:
         epoch += 2
         # A generation of its own for every point: what one has announced is nothing to the next.
         job = JobIdentity(JOB.name, Generation(f"aaaa{points:04d}"))
-        old, new = (ground.sink(id_prefix=prefix, timeout_s=3) for prefix in ("old", "new"))
+        old, new = (workspace.sink(id_prefix=prefix, timeout_s=3) for prefix in ("old", "new"))
         if begins != "for the first time":
             publish_once(old, epoch, job)
         if begins == "known but closed":
-            old = ground.sink(id_prefix="old", timeout_s=3)
+            old = workspace.sink(id_prefix="old", timeout_s=3)
         take_over = partial(publish, new, epoch + 1, job)
         is_reached = stage.at(points, take_over, partial(publish_once, old, epoch + 1, job))
         publish(old, epoch + 1, job)
         points += is_reached
     both = begins != "for the first time"
-    assert ids(ground.rows()) == [n for n in range(2, epoch + 2) if both or n % 2]
+    assert ids(workspace.rows()) == [n for n in range(2, epoch + 2) if both or n % 2]
     assert points >= 4
     record_sweep.append(f"Kafka, another prefix takes over {begins}: {points} points")
 
 
-def test_drivers_of_three_prefixes_that_publish_the_same_epochs_at_once_send_each_row_once(ground: Ground) -> None:
+def test_drivers_of_three_prefixes_that_publish_the_same_epochs_at_once_send_each_row_once(
+    workspace: KafkaWorkspace,
+) -> None:
     print(f"seed {SEED}")
     together = threading.Barrier(3)
     failures: list[BaseException] = []
 
     def publish_all(number: int) -> None:
         chance = random.Random(SEED + number)
-        sink = ground.sink(id_prefix=f"p{number}")
+        sink = workspace.sink(id_prefix=f"p{number}")
         try:
             for epoch in range(5):
                 together.wait(120)
                 if chance.random() < 0.5:
-                    sink = ground.sink(id_prefix=f"p{chance.randrange(3)}")
+                    sink = workspace.sink(id_prefix=f"p{chance.randrange(3)}")
                 for _ in range(200):
                     with suppress(KafkaFailed):
                         assert write(sink, numbers(epoch), epoch=epoch)
@@ -181,4 +185,4 @@ def test_drivers_of_three_prefixes_that_publish_the_same_epochs_at_once_send_eac
     for thread in threads:
         thread.join()
     assert not failures
-    assert ids(ground.rows()) == list(range(5))
+    assert ids(workspace.rows()) == list(range(5))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from topics import Ground, ids, numbers, until, write
+from topics import KafkaWorkspace, ids, numbers, until, write
 
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.testing.servers import KafkaServer
@@ -90,18 +90,18 @@ def test_records_that_come_behind_the_abort_of_their_transaction_are_not_taken_f
     trusting: tuple[KafkaServer, SlowRoad],
 ) -> None:
     server, road = trusting
-    ground = Ground(server, partitions=1, servers=server.detour_bootstrap)
-    sink = ground.sink(timeout_s=2)
+    workspace = KafkaWorkspace(server, partitions=1, servers=server.detour_bootstrap)
+    sink = workspace.sink(timeout_s=2)
     assert write(sink, numbers(0), epoch=1)
     road.is_blocked = True
     with pytest.raises(KafkaFailed):
         write(sink, numbers(1), epoch=2)
-    assert road.kept(ground.topic)
+    assert road.kept(workspace.topic)
     road.is_blocked = False
-    before = len(ground.messages(isolation="read_uncommitted"))
-    road.let_arrive(ground.topic)
+    before = len(workspace.messages(isolation="read_uncommitted"))
+    road.let_arrive(workspace.topic)
     # Older brokers would take it now; that it is refused cannot be seen, so a moment must do.
     with contextlib.suppress(AssertionError):
-        until(lambda: len(ground.messages(isolation="read_uncommitted")) > before, within_s=1)
+        until(lambda: len(workspace.messages(isolation="read_uncommitted")) > before, within_s=1)
     assert write(sink, numbers(1), epoch=2)
-    assert ids(ground.rows()) == [0, 1]
+    assert ids(workspace.rows()) == [0, 1]

@@ -6,11 +6,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from topics import JOB, Ground, ids, numbers, send, slot_of, write
+from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, write
 
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka.client import KafkaFailed
-from onceward.testing import Harness, Outlet, Source
+from onceward.testing import Harness, SinkUnderTest, Source
 from onceward.testing.servers import KafkaServer
 
 SEED = 20261116
@@ -20,13 +20,15 @@ PRODUCE, INIT_PRODUCER, ADD_PARTITIONS, END_TRANSACTION = (n.to_bytes(2, "big") 
 
 
 @pytest.fixture
-def detoured(kafka: KafkaServer) -> Ground:
+def detoured(kafka: KafkaServer) -> KafkaWorkspace:
     kafka.detour.cut_no_more()
-    return Ground(kafka, servers=kafka.detour_bootstrap)
+    return KafkaWorkspace(kafka, servers=kafka.detour_bootstrap)
 
 
 @pytest.mark.parametrize("kind", [END_TRANSACTION, PRODUCE, ADD_PARTITIONS], ids=["commit", "produce", "partitions"])
-def test_every_record_is_there_once_after_lost_replies(detoured: Ground, kind: bytes, record_sweep: list[str]) -> None:
+def test_every_record_is_there_once_after_lost_replies(
+    detoured: KafkaWorkspace, kind: bytes, record_sweep: list[str]
+) -> None:
     """Every epoch is sent until the sink confirms it; how many answers are lost in a row is drawn from the seed."""
     print(f"seed {SEED}")
     chance, proxy = random.Random(SEED), detoured.server.detour
@@ -45,15 +47,15 @@ def test_every_record_is_there_once_after_lost_replies(detoured: Ground, kind: b
     record_sweep.append(f"Kafka lost replies: {proxy.cuts - cuts} cuts in {tries} tries of {EPOCHS} epochs")
 
 
-def lose_every_commit(sink: KafkaSink, ground: Ground, epoch: int) -> None:
+def lose_every_commit(sink: KafkaSink, workspace: KafkaWorkspace, epoch: int) -> None:
     """The client gives up on its commit, which the broker has carried out."""
-    ground.server.detour.cut_after(END_TRANSACTION, at=4, times=1_000_000)
+    workspace.server.detour.cut_after(END_TRANSACTION, at=4, times=1_000_000)
     with pytest.raises(KafkaFailed):
         write(sink, numbers(epoch), epoch=epoch)
-    ground.server.detour.cut_no_more()
+    workspace.server.detour.cut_no_more()
 
 
-def test_a_commit_of_which_nobody_knows_is_found_and_not_repeated(detoured: Ground) -> None:
+def test_a_commit_of_which_nobody_knows_is_found_and_not_repeated(detoured: KafkaWorkspace) -> None:
     sink = detoured.sink(timeout_s=2)
     assert write(sink, numbers(0), epoch=0)
     lose_every_commit(sink, detoured, 1)
@@ -63,18 +65,18 @@ def test_a_commit_of_which_nobody_knows_is_found_and_not_repeated(detoured: Grou
 
 
 def test_without_the_receipt_the_same_cut_sends_the_row_twice(
-    detoured: Ground, monkeypatch: pytest.MonkeyPatch
+    detoured: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test above can fail: let the sink not find its receipts, and it would."""
     sink = detoured.sink(timeout_s=2)
     assert write(sink, numbers(0), epoch=0)
     lose_every_commit(sink, detoured, 1)
-    monkeypatch.setattr("onceward.sinks.kafka.ledger.Ledger.slots", lambda *_: {})
+    monkeypatch.setattr("onceward.sinks.kafka.receipts.Ledger.slots", lambda *_: {})
     assert write(sink, numbers(1), epoch=1)
     assert ids(detoured.rows()) == [0, 1, 1]
 
 
-def test_a_lost_answer_to_the_first_request_of_a_start_is_asked_again(detoured: Ground) -> None:
+def test_a_lost_answer_to_the_first_request_of_a_start_is_asked_again(detoured: KafkaWorkspace) -> None:
     detoured.server.detour.cut_after(INIT_PRODUCER, at=4, times=2)
     sink = detoured.sink()
     while True:
@@ -85,22 +87,22 @@ def test_a_lost_answer_to_the_first_request_of_a_start_is_asked_again(detoured: 
     assert ids(detoured.rows()) == [1]
 
 
-def test_a_whole_job_survives_cut_connections(detoured: Ground) -> None:
+def test_a_whole_job_survives_cut_connections(detoured: KafkaWorkspace) -> None:
     """The publisher itself repeats what was cut."""
     detoured.server.detour.cut_after(END_TRANSACTION, at=4, times=6)
-    outlet = Outlet(detoured.sink(key="key"), detoured.rows)
-    harness = Harness(outlet, source=Source(ends=(4, 9, 15, 16), keys=3), name="job that is cut off")
+    sink_under_test = SinkUnderTest(detoured.sink(key="key"), detoured.rows)
+    harness = Harness(sink_under_test, source=Source(ends=(4, 9, 15, 16), keys=3), name="job that is cut off")
     harness.drain()
     assert harness.problems() == []
 
 
-def test_two_drivers_that_publish_the_same_epochs_at_once_send_each_row_once(ground: Ground) -> None:
+def test_two_drivers_that_publish_the_same_epochs_at_once_send_each_row_once(workspace: KafkaWorkspace) -> None:
     """Scenario 29: whoever takes the id fences the other, who takes it back and finds what is in."""
     together = threading.Barrier(2)
     failures: list[BaseException] = []
 
     def publish() -> None:
-        sink = ground.sink()
+        sink = workspace.sink()
         try:
             for epoch in range(8):
                 together.wait(60)
@@ -121,12 +123,12 @@ def test_two_drivers_that_publish_the_same_epochs_at_once_send_each_row_once(gro
     for thread in threads:
         thread.join()
     assert not failures
-    assert ids(ground.rows()) == [10 * epoch + n for epoch in range(8) for n in range(3)]
+    assert ids(workspace.rows()) == [10 * epoch + n for epoch in range(8) for n in range(3)]
 
 
-def test_a_driver_that_was_fenced_in_mid_publish_leaves_nothing(ground: Ground) -> None:
+def test_a_driver_that_was_fenced_in_mid_publish_leaves_nothing(workspace: KafkaWorkspace) -> None:
     """Scenarios 28 and 30: it stands still with rows at the broker; another publishes the epoch; it wakes up."""
-    paused, taker = ground.sink(), ground.sink()
+    paused, taker = workspace.sink(), workspace.sink()
 
     def rows() -> Any:
         yield numbers(1)
@@ -135,6 +137,6 @@ def test_a_driver_that_was_fenced_in_mid_publish_leaves_nothing(ground: Ground) 
 
     with pytest.raises(KafkaFailed):
         send(paused, slot_of(paused, numbers(1), numbers(2), read=rows))
-    assert ids(ground.rows()) == [1, 2]
+    assert ids(workspace.rows()) == [1, 2]
     assert send(paused, slot_of(paused, numbers(1), numbers(2))), "and now it finds the receipt"
-    assert ids(ground.rows()) == [1, 2]
+    assert ids(workspace.rows()) == [1, 2]

@@ -6,16 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from topics import JOB, Ground
+from topics import JOB, KafkaWorkspace
 
-from onceward.contracts import Grade, Needs
+from onceward.contracts import Severity, Workload
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
 from onceward.sinks import KafkaSink
-from onceward.sinks.kafka.client import NotAgain, log
+from onceward.sinks.kafka.client import RepeatFilter, log
 from onceward.sinks.kafka.cluster import Cluster, Described
 from onceward.sinks.kafka.columns import Choice, columns_of
-from onceward.sinks.kafka.ledger import Ledger
+from onceward.sinks.kafka.receipts import Receipts
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -31,7 +31,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         ({"topic": "t", "format": "avro"}, "format is 'avro'"),
         ({"topic": "t", "format": "bytes"}, "of one column"),
         ({"topic": "t", "compression": "rar"}, "compression is 'rar'"),
-        ({"topic": "t", "rows_at_once": 0}, "rows_at_once is 0"),
+        ({"topic": "t", "max_rows_per_transaction": 0}, "max_rows_per_transaction is 0"),
         ({"topic": "t", "create_partitions": 0}, "create_partitions is 0"),
         ({"topic": "t", "transaction_timeout_s": 0}, "transaction_timeout_s is 0"),
         ({"topic": "t", "timeout_s": 0}, "timeout_s is 0"),
@@ -108,14 +108,14 @@ def test_the_columns_of_spark_are_found_by_their_names() -> None:
     assert columns_of(Choice("t"), pa.schema(fields)).topic_column is None, "the option wins, as in Spark"
 
 
-def test_doctor_is_told_about_copies_and_limits(ground: Ground) -> None:
-    found = list(ground.sink().cautions(Needs(slots=2, unpublished_epochs=3)))
-    assert {finding.about for finding in found} == {f"topic {ground.topic}", f"topic {ground.receipts_topic}"}
-    assert all(finding.grade is Grade.WARNING and finding.mend for finding in found), "one broker keeps one copy"
+def test_doctor_is_told_about_copies_and_limits(workspace: KafkaWorkspace) -> None:
+    found = list(workspace.sink().diagnose(Workload(slots=2, unpublished_epochs=3)))
+    assert {finding.about for finding in found} == {f"topic {workspace.topic}", f"topic {workspace.receipts_topic}"}
+    assert all(finding.severity is Severity.WARNING and finding.fix for finding in found), "one broker keeps one copy"
 
 
 def test_doctor_waits_for_a_broker_that_does_not_know_of_the_topics_yet(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    workspace: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It left them out without a word, in one of many runs."""
     describe, behind = Cluster.describe, 2
@@ -126,13 +126,13 @@ def test_doctor_waits_for_a_broker_that_does_not_know_of_the_topics_yet(
         return describe(cluster, [] if behind >= 0 else names)
 
     monkeypatch.setattr(Cluster, "describe", late)
-    found = list(ground.sink().cautions(Needs(slots=2, unpublished_epochs=3)))
-    assert {finding.about for finding in found} == {f"topic {ground.topic}", f"topic {ground.receipts_topic}"}
+    found = list(workspace.sink().diagnose(Workload(slots=2, unpublished_epochs=3)))
+    assert {finding.about for finding in found} == {f"topic {workspace.topic}", f"topic {workspace.receipts_topic}"}
 
 
-def test_doctor_is_told_of_a_topic_that_is_not_there(ground: Ground) -> None:
-    found = list(ground.sink(topic="not-there").cautions(Needs(slots=2, unpublished_epochs=3)))
-    assert [finding.about for finding in found if finding.grade is Grade.WRONG] == ["topic not-there"]
+def test_doctor_is_told_of_a_topic_that_is_not_there(workspace: KafkaWorkspace) -> None:
+    found = list(workspace.sink(topic="not-there").diagnose(Workload(slots=2, unpublished_epochs=3)))
+    assert [finding.about for finding in found if finding.severity is Severity.ERROR] == ["topic not-there"]
 
 
 def test_ids_are_fixed_and_those_of_other_jobs_and_sinks_differ() -> None:
@@ -147,15 +147,15 @@ def test_ids_are_fixed_and_those_of_other_jobs_and_sinks_differ() -> None:
 # --- receipts as records ------------------------------------------------------------------------------
 
 
-def ledger(*records: tuple[bytes, bytes | None]) -> Ledger:
-    made = Ledger(JOB.name, SinkName("kafka"))
+def receipts(*records: tuple[bytes, bytes | None]) -> Receipts:
+    made = Receipts(JOB.name, SinkName("kafka"))
     for record in records:
         made.add(*record)
     return made
 
 
 def test_records_of_others_and_of_no_one_are_passed_over() -> None:
-    found = ledger(
+    found = receipts(
         (b"rubbish", b"{}"),
         (b"[1]", b"{}"),
         (b'["ow1","page views","kafka 2","aaaaaaaa",1,0]', b'{"fingerprint":"f","slots":[0]}'),
@@ -170,7 +170,7 @@ def test_a_receipt_of_ours_that_cannot_be_read_stops_the_job(value: bytes) -> No
     from onceward.errors import DamagedFile
 
     with pytest.raises(DamagedFile, match="cannot be read"):
-        ledger((b'["ow1","page views","kafka","aaaaaaaa",1,0]', value))
+        receipts((b'["ow1","page views","kafka","aaaaaaaa",1,0]', value))
 
 
 def test_a_receipt_without_a_value_only_makes_room() -> None:
@@ -178,9 +178,9 @@ def test_a_receipt_without_a_value_only_makes_room() -> None:
     key = b'["ow1","page views","kafka","aaaaaaaa",%d,0]'
     body = b'{"fingerprint":"f","slots":[0],"rows":1}'
     receipts = [(key % epoch, body) for epoch in range(4)]
-    mark = ledger(*receipts).watermark(Generation("aaaaaaaa"), 3)
+    mark = receipts(*receipts).watermark(Generation("aaaaaaaa"), 3)
     assert [value for _, value in mark] == [b'{"settled":2}', None, None, None]
-    uncleaned, cleaned = ledger(*receipts, *mark), ledger(receipts[3], *mark)
+    uncleaned, cleaned = receipts(*receipts, *mark), receipts(receipts[3], *mark)
     for found in (uncleaned, cleaned):
         assert [receipt.epoch for receipt in found.receipts()] == [3]
         assert found.settled(Generation("aaaaaaaa")) == 2
@@ -188,7 +188,7 @@ def test_a_receipt_without_a_value_only_makes_room() -> None:
 
 
 def test_brokers_that_are_away_are_told_of_once_and_not_ten_times_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    log.filters[:] = [NotAgain()]
+    log.filters[:] = [RepeatFilter()]
     sink = KafkaSink("127.0.0.1:1", topic="t", timeout_s=2)
     with pytest.raises(TargetRefused, match="cannot use the brokers"):
         sink.check(pa.schema([("id", pa.int64())]), output_mode="append")

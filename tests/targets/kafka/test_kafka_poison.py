@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from topics import Ground
+from topics import KafkaWorkspace
 
 from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected
@@ -20,7 +20,7 @@ from onceward.identity import JobIdentity
 from onceward.recovery import divert_poison, find_poison, look_at
 from onceward.sinks import KafkaSink
 from onceward.storage import LocalStorage
-from onceward.testing import DirectoryLogs, Failed, Finished, Harness, Outlet, Source
+from onceward.testing import DirectoryLogs, Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.servers import KafkaServer
 
 SEED = int(os.environ.get("ONCEWARD_SEED", "20261116"))
@@ -67,21 +67,21 @@ FAULTS = ("no topic", "topic with a null", "topic that is null", "partition", "h
 def walk(seed: int, kafka: KafkaServer, folder: Path) -> int:
     """How many rows were taken out on the way."""
     chance = random.Random(seed)
-    ground = Ground(kafka, max_message_bytes="5000")
+    workspace = KafkaWorkspace(kafka, max_message_bytes="5000")
     sink = Spoiling(
-        ground.servers,
+        workspace.servers,
         topic_column="topic",
         partition="part",
         headers="head",
-        receipts_topic=ground.receipts_topic,
+        receipts_topic=workspace.receipts_topic,
         name="kafka",
         timeout_s=10,
         config={"linger.ms": 0},
     )
-    sink.rows_topic = ground.topic
+    sink.rows_topic = workspace.topic
     sink.faults = {number: chance.choice(FAULTS) for number in chance.sample(range(ENDS[-1]), chance.randrange(1, 6))}
     harness = Harness(
-        Outlet(sink, ground.rows, ordered=False),
+        SinkUnderTest(sink, workspace.rows, ordered=False),
         source=Source(ends=ENDS, keys=3),
         storage=LocalStorage(folder / "checkpoint" / "onceward"),
         logs=DirectoryLogs(folder / "checkpoint"),
@@ -96,7 +96,7 @@ def walk(seed: int, kafka: KafkaServer, folder: Path) -> int:
             sinks=harness.sinks,
             storage=harness.storage,
             decisions=harness.logs,
-            place=harness.place,
+            directory_id=harness.directory_id,
             clock=harness.clock,
         )
         named = {int(str(row.values["id"])) for row in find_poison(looked)}
@@ -107,7 +107,7 @@ def walk(seed: int, kafka: KafkaServer, folder: Path) -> int:
         ending = harness.life()
     assert isinstance(ending, Finished), f"seed {seed}: {ending}"
     assert diverted == sink.faults.keys(), f"seed {seed}"
-    found = sorted(row["id"] for row in ground.rows())
+    found = sorted(row["id"] for row in workspace.rows())
     assert found == [number for number in range(ENDS[-1]) if number not in diverted], f"seed {seed}"
     return len(diverted)
 

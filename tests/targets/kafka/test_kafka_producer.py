@@ -11,7 +11,7 @@ from typing import Any
 import confluent_kafka as driver
 import pyarrow as pa
 import pytest
-from topics import Ground, write
+from topics import KafkaWorkspace, write
 
 from onceward.errors import ConfigurationError, RowsRejected
 from onceward.sinks.kafka.encode import Records
@@ -19,81 +19,81 @@ from onceward.sinks.kafka.library import MESSAGE, PART, refuse_untried
 from onceward.sinks.kafka.producer import Producer
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-WAYS = ["together", "each"]
+VARIANTS = ["together", "each"]
 
 
-def with_headers(rows: dict[str, Any], way: str) -> pa.RecordBatch:
+def with_headers(rows: dict[str, Any], variant: str) -> pa.RecordBatch:
     """Rows that go out in one call, or, for their headers, in a call each."""
     count = len(next(iter(rows.values())))
-    more = {} if way == "together" else {"headers": pa.array([[{"key": "h", "value": b"1"}]] * count, HEADERS)}
+    more = {} if variant == "together" else {"headers": pa.array([[{"key": "h", "value": b"1"}]] * count, HEADERS)}
     return pa.record_batch({**rows, **more})
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_full_queue_is_waited_for_and_the_order_is_kept(ground: Ground, way: str) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_full_queue_is_waited_for_and_the_order_is_kept(workspace: KafkaWorkspace, variant: str) -> None:
     """Scenario 47's order, where most records find no room at first."""
-    sink = ground.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
+    sink = workspace.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
     count = 500
-    rows = with_headers({"key": ["same"] * count, "value": [str(n) for n in range(count)]}, way)
+    rows = with_headers({"key": ["same"] * count, "value": [str(n) for n in range(count)]}, variant)
     assert write(sink, rows)
-    assert [int(message.value()) for message in ground.messages()] == list(range(count))
+    assert [int(message.value()) for message in workspace.messages()] == list(range(count))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_queue_that_empties_behind_our_back_is_no_reason_to_give_up(ground: Ground, way: str) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_queue_that_empties_behind_our_back_is_no_reason_to_give_up(workspace: KafkaWorkspace, variant: str) -> None:
     """Another thread keeps Python busy meanwhile, so between two looks at the queue anything can happen."""
     done = threading.Event()
     busy = threading.Thread(target=lambda: [sum(range(1000)) for _ in iter(done.is_set, True)], daemon=True)
     busy.start()
     try:
-        sink = ground.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
+        sink = workspace.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
         for epoch in range(5):
-            rows = with_headers({"key": ["same"] * 100, "value": [str(n) for n in range(100)]}, way)
+            rows = with_headers({"key": ["same"] * 100, "value": [str(n) for n in range(100)]}, variant)
             assert write(sink, rows, epoch=epoch)
     finally:
         done.set()
-    assert [int(message.value()) for message in ground.messages()] == [*range(100)] * 5
+    assert [int(message.value()) for message in workspace.messages()] == [*range(100)] * 5
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("places", [[1, 1, 0, None, 0, 1, None, 1], [1, 1, 0, 0, 1, 0, 1, 1]], ids=["some", "all"])
 def test_partitions_are_chosen_row_by_row_from_the_first_record_on(
-    ground: Ground, places: list[int | None], way: str
+    workspace: KafkaWorkspace, places: list[int | None], variant: str
 ) -> None:
     """Also where the library does not know the topic yet."""
     columns = {"value": [str(n) for n in range(8)], "partition": pa.array(places, pa.int32())}
-    assert write(ground.sink(), with_headers({"key": ["k"] * 8, **columns}, way))
-    found = {int(message.value()): message.partition() for message in ground.messages()}
+    assert write(workspace.sink(), with_headers({"key": ["k"] * 8, **columns}, variant))
+    found = {int(message.value()): message.partition() for message in workspace.messages()}
     free = found[3]
     assert found == {n: free if place is None else place for n, place in enumerate(places)}
     for partition in (0, 1):
-        there = [int(message.value()) for message in ground.messages() if message.partition() == partition]
+        there = [int(message.value()) for message in workspace.messages() if message.partition() == partition]
         assert there == sorted(there)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nulls_empty_texts_and_slices_are_told_apart(ground: Ground, way: str) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nulls_empty_texts_and_slices_are_told_apart(workspace: KafkaWorkspace, variant: str) -> None:
     keys = ["left out", None, "", "k", "é", None, "left out"]
     values = ["left out", "", None, "v", None, "é", "left out"]
-    whole = with_headers({"key": keys, "value": values}, way)
-    assert write(ground.sink(), whole.slice(1, 5))
-    found = {(message.key(), message.value()) for message in ground.messages()}
+    whole = with_headers({"key": keys, "value": values}, variant)
+    assert write(workspace.sink(), whole.slice(1, 5))
+    found = {(message.key(), message.value()) for message in workspace.messages()}
     assert found == {
         (None if key is None else key.encode(), None if value is None else value.encode())
         for key, value in zip(keys[1:6], values[1:6], strict=True)
     }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_columns_without_a_single_byte_are_sent(ground: Ground, way: str) -> None:
-    assert write(ground.sink(), with_headers({"key": ["", ""], "value": pa.array([None, ""], pa.string())}, way))
-    assert sorted((m.key(), m.value() is None) for m in ground.messages()) == [(b"", False), (b"", True)]
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_columns_without_a_single_byte_are_sent(workspace: KafkaWorkspace, variant: str) -> None:
+    assert write(workspace.sink(), with_headers({"key": ["", ""], "value": pa.array([None, ""], pa.string())}, variant))
+    assert sorted((m.key(), m.value() is None) for m in workspace.messages()) == [(b"", False), (b"", True)]
 
 
-def test_rows_of_several_topics_keep_their_headers_partitions_and_order(ground: Ground, kafka: Any) -> None:
-    other = Ground(kafka, partitions=2)
+def test_rows_of_several_topics_keep_their_headers_partitions_and_order(workspace: KafkaWorkspace, kafka: Any) -> None:
+    other = KafkaWorkspace(kafka, partitions=2)
     count = 400
-    names = [(ground.topic, other.topic)[n % 3 == 0] for n in range(count)]
+    names = [(workspace.topic, other.topic)[n % 3 == 0] for n in range(count)]
     batch = pa.record_batch(
         {
             "topic": names,
@@ -104,8 +104,8 @@ def test_rows_of_several_topics_keep_their_headers_partitions_and_order(ground: 
             ),
         }
     )
-    assert write(ground.sink(topic=None), batch)
-    for place in (ground, other):
+    assert write(workspace.sink(topic=None), batch)
+    for place in (workspace, other):
         for partition in (0, 1):
             there = [message for message in place.messages() if message.partition() == partition]
             wanted = [n for n in range(count) if names[n] == place.topic and n % 2 == partition]
@@ -113,8 +113,8 @@ def test_rows_of_several_topics_keep_their_headers_partitions_and_order(ground: 
             assert [m.headers() for m in there] == [[("n", str(n).encode())] if n % 5 else None for n in wanted]
 
 
-def test_a_record_that_no_queue_can_hold_says_so(ground: Ground) -> None:
-    sink = ground.sink(config={"queue.buffering.max.kbytes": 1})
+def test_a_record_that_no_queue_can_hold_says_so(workspace: KafkaWorkspace) -> None:
+    sink = workspace.sink(config={"queue.buffering.max.kbytes": 1})
     with pytest.raises(RowsRejected, match=r"row 0 of slot 0 .* larger than all that the client can hold"):
         write(sink, pa.record_batch({"key": ["k"], "value": ["x" * 5_000]}))
 
@@ -133,26 +133,26 @@ def test_the_layouts_are_those_of_the_library() -> None:
     assert [PART.fields[name][1] for name in PART.names] == [0, 8, 16, 8, 8]
 
 
-def test_only_bytes_are_taken(ground: Ground) -> None:
+def test_only_bytes_are_taken(workspace: KafkaWorkspace) -> None:
     """Another type would be copied, and the copy be gone before it is read."""
-    producer = Producer(ground.sink().settings.producer("columns"))
+    producer = Producer(workspace.sink().settings.producer("columns"))
     with pytest.raises(TypeError, match="records are made of binary, not of large_binary"):
-        producer.send(ground.topic, Records(ground.topic, None, pa.array([b"x"], pa.large_binary())))
+        producer.send(workspace.topic, Records(workspace.topic, None, pa.array([b"x"], pa.large_binary())))
     producer.close()
 
 
-def test_a_closed_producer_answers_with_an_error(ground: Ground) -> None:
-    producer = Producer(ground.sink().settings.producer("closed"))
+def test_a_closed_producer_answers_with_an_error(workspace: KafkaWorkspace) -> None:
+    producer = Producer(workspace.sink().settings.producer("closed"))
     producer.close()
     producer.close()
     with pytest.raises(driver.KafkaException, match="the producer is closed"):
         producer.begin_transaction()
 
 
-def test_a_producer_that_is_forgotten_ends_its_threads(ground: Ground) -> None:
+def test_a_producer_that_is_forgotten_ends_its_threads(workspace: KafkaWorkspace) -> None:
     gc.collect()
     before = threads_of_the_library()
-    sink = ground.sink()
+    sink = workspace.sink()
     assert write(sink, pa.record_batch({"key": ["k"], "value": ["v"]}))
     assert threads_of_the_library() > before
     del sink

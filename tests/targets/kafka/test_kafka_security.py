@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 from confluent_kafka import admin as kafka_admin
-from topics import JOB, Ground, ids, numbers, send, slot_of, write
+from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, write
 
 from onceward.errors import RowsRejected, TargetChanged, TargetRefused
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka.client import KafkaFailed
-from onceward.testing import Harness, Outlet, Source
+from onceward.testing import Harness, SinkUnderTest, Source
 from onceward.testing.servers import KafkaServer
 
 IDS = pa.schema([("id", pa.int64())])
@@ -92,11 +92,11 @@ class SecuredServer(KafkaServer):
         self.change([permission], allow=True)
 
 
-def documented(ground: Ground) -> list[Permission]:
+def documented(workspace: KafkaWorkspace) -> list[Permission]:
     """The table in docs/targets/kafka.md."""
     return [
-        *(("TOPIC", ground.topic, "LITERAL", what) for what in ("WRITE", "DESCRIBE_CONFIGS")),
-        *(("TOPIC", ground.receipts_topic, "LITERAL", what) for what in ("READ", "WRITE", "DESCRIBE_CONFIGS")),
+        *(("TOPIC", workspace.topic, "LITERAL", what) for what in ("WRITE", "DESCRIBE_CONFIGS")),
+        *(("TOPIC", workspace.receipts_topic, "LITERAL", what) for what in ("READ", "WRITE", "DESCRIBE_CONFIGS")),
         ("TRANSACTIONAL_ID", "onceward-", "PREFIXED", "WRITE"),
     ]
 
@@ -109,94 +109,99 @@ def secured(kafka: KafkaServer) -> Iterator[SecuredServer]:
 
 
 @pytest.fixture
-def ground(secured: SecuredServer) -> Ground:
-    made = Ground(secured)
+def workspace(secured: SecuredServer) -> KafkaWorkspace:
+    made = KafkaWorkspace(secured)
     secured.change(documented(made), allow=True)
     return made
 
 
-def sink_of(ground: Ground, password: str = PASSWORD, **options: Any) -> KafkaSink:
-    server: Any = ground.server
-    return ground.sink(config={"linger.ms": 0, **server.client_settings("us", password)}, **options)
+def sink_of(workspace: KafkaWorkspace, password: str = PASSWORD, **options: Any) -> KafkaSink:
+    server: Any = workspace.server
+    return workspace.sink(config={"linger.ms": 0, **server.client_settings("us", password)}, **options)
 
 
-def test_what_the_docs_list_is_enough(ground: Ground) -> None:
-    outlet = Outlet(sink_of(ground, key="key"), ground.rows)
-    harness = Harness(outlet, source=Source(ends=(3, 6, 9), keys=3))
+def test_what_the_docs_list_is_enough(workspace: KafkaWorkspace) -> None:
+    sink_under_test = SinkUnderTest(sink_of(workspace, key="key"), workspace.rows)
+    harness = Harness(sink_under_test, source=Source(ends=(3, 6, 9), keys=3))
     harness.drain()
     assert harness.problems() == []
 
 
 @pytest.mark.parametrize("number", [0, 2, 3, 4, 5])
 def test_without_any_of_it_the_sink_is_refused_and_says_what_is_missing(
-    number: int, ground: Ground, secured: SecuredServer
+    number: int, workspace: KafkaWorkspace, secured: SecuredServer
 ) -> None:
-    _, name, _, operation = missing = documented(ground)[number]
+    _, name, _, operation = missing = documented(workspace)[number]
     with secured.without(missing), pytest.raises(TargetRefused) as refused:
-        sink_of(ground, timeout_s=3).check(IDS, output_mode="append")
+        sink_of(workspace, timeout_s=3).check(IDS, output_mode="append")
     assert name in str(refused.value)
     assert operation in str(refused.value)
     assert PASSWORD not in str(refused.value)
 
 
 def test_without_sight_of_how_large_a_record_may_be_rows_are_sent_all_the_same(
-    ground: Ground, secured: SecuredServer
+    workspace: KafkaWorkspace, secured: SecuredServer
 ) -> None:
-    with secured.without(documented(ground)[1]):
-        sink = sink_of(ground)
+    with secured.without(documented(workspace)[1]):
+        sink = sink_of(workspace)
         sink.check(IDS, output_mode="append")
         assert write(sink, numbers(1))
-    assert ids(ground.rows()) == [1]
+    assert ids(workspace.rows()) == [1]
 
 
 def test_rows_that_only_the_brokers_know_to_be_too_large_are_found_by_trial(secured: SecuredServer) -> None:
     """Nobody told us the limit: neither a batch nor a record may be blamed before it was sent alone."""
-    ground = Ground(secured, partitions=1, max_message_bytes="5000")
+    workspace = KafkaWorkspace(secured, partitions=1, max_message_bytes="5000")
     secured.change(
-        [one for one in documented(ground) if one[1:] != (ground.topic, "LITERAL", "DESCRIBE_CONFIGS")], allow=True
+        [one for one in documented(workspace) if one[1:] != (workspace.topic, "LITERAL", "DESCRIBE_CONFIGS")],
+        allow=True,
     )
-    sink = sink_of(ground, compression="none")
+    sink = sink_of(workspace, compression="none")
     values = [str(number) * 100 if number in range(10, 99) else "x" * 9_000 for number in range(10, 101)]
     slot = slot_of(sink, pa.record_batch({"value": values}))
     with pytest.raises(RowsRejected, match=r"row 89 of slot 0 cannot be sent: .*too large"):
         send(sink, slot)
     assert [row.row for row in sink.find_rejected([slot], JOB, 7)] == [89, 90]
-    assert ground.messages() == []
+    assert workspace.messages() == []
     rest = slot_of(sink, pa.record_batch({"value": values[:89]}))
     for _ in range(8):
         with suppress(KafkaFailed):
             assert send(sink, rest)
             break
-    assert len(ground.messages()) == 89
+    assert len(workspace.messages()) == 89
 
 
-def test_an_id_that_may_not_be_taken_from_its_owner_is_refused_by_name(ground: Ground, secured: SecuredServer) -> None:
-    assert write(sink_of(ground), numbers(1), epoch=1)
-    permissions = documented(ground)
+def test_an_id_that_may_not_be_taken_from_its_owner_is_refused_by_name(
+    workspace: KafkaWorkspace, secured: SecuredServer
+) -> None:
+    assert write(sink_of(workspace), numbers(1), epoch=1)
+    permissions = documented(workspace)
     secured.change([("TRANSACTIONAL_ID", "other-", "PREFIXED", "WRITE")], allow=True)
     with (
         secured.without(permissions[-1]),
         pytest.raises(TargetRefused, match=r"'onceward-\S+', which this user may not"),
     ):
-        write(sink_of(ground, id_prefix="other"), numbers(2), epoch=2)
-    assert write(sink_of(ground, id_prefix="other"), numbers(2), epoch=2)
+        write(sink_of(workspace, id_prefix="other"), numbers(2), epoch=2)
+    assert write(sink_of(workspace, id_prefix="other"), numbers(2), epoch=2)
     with secured.without(permissions[-1]):
-        assert write(sink_of(ground, id_prefix="other"), numbers(3), epoch=3)
-    assert ids(ground.rows()) == [1, 2, 3]
+        assert write(sink_of(workspace, id_prefix="other"), numbers(3), epoch=3)
+    assert ids(workspace.rows()) == [1, 2, 3]
 
 
-def test_a_permission_that_is_taken_away_while_running_is_named(ground: Ground, secured: SecuredServer) -> None:
-    sink = sink_of(ground)
+def test_a_permission_that_is_taken_away_while_running_is_named(
+    workspace: KafkaWorkspace, secured: SecuredServer
+) -> None:
+    sink = sink_of(workspace)
     sink.check(IDS, output_mode="append")
-    with secured.without(documented(ground)[0]), pytest.raises(TargetChanged, match=r"(?i)authorization failed"):
+    with secured.without(documented(workspace)[0]), pytest.raises(TargetChanged, match=r"(?i)authorization failed"):
         write(sink, numbers(1))
     assert write(sink, numbers(1))
-    assert ids(ground.rows()) == [1]
+    assert ids(workspace.rows()) == [1]
 
 
-def test_a_wrong_password_is_refused_and_not_shown(ground: Ground) -> None:
+def test_a_wrong_password_is_refused_and_not_shown(workspace: KafkaWorkspace) -> None:
     """Scenarios 68 and 71."""
-    sink = sink_of(ground, "wrong-and-secret", timeout_s=3)
+    sink = sink_of(workspace, "wrong-and-secret", timeout_s=3)
     with pytest.raises(TargetRefused, match=r"(?i)authentication") as refused:
         sink.check(IDS, output_mode="append")
     with pytest.raises(KafkaFailed, match=r"(?i)authentication") as failed:
@@ -205,9 +210,9 @@ def test_a_wrong_password_is_refused_and_not_shown(ground: Ground) -> None:
         assert "wrong-and-secret" not in text
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(ground: Ground) -> None:
-    server: Any = ground.server
+def test_a_certificate_that_nobody_vouches_for_is_refused(workspace: KafkaWorkspace) -> None:
+    server: Any = workspace.server
     config = {name: value for name, value in server.client_settings("us").items() if name != "ssl.ca.location"}
-    sink = ground.sink(config=config, timeout_s=3)
+    sink = workspace.sink(config=config, timeout_s=3)
     with pytest.raises(TargetRefused, match=r"(?i)certificate"):
         sink.check(IDS, output_mode="append")

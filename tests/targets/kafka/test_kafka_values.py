@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from topics import Ground, send, slot_of, write
+from topics import KafkaWorkspace, send, slot_of, write
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 HOSTILE = ["", "plain", '"; DROP', "\x00\xff", "new\nline", "数é🦆", "x" * 70_000]
 
 
-def test_rows_become_json_objects_by_default(ground: Ground) -> None:
+def test_rows_become_json_objects_by_default(workspace: KafkaWorkspace) -> None:
     batch = pa.record_batch(
         {
             "app": ["maps", None],
@@ -25,8 +25,8 @@ def test_rows_become_json_objects_by_default(ground: Ground) -> None:
             "tags": [["a", None], []],
         }
     )
-    assert write(ground.sink(key="app"), batch)
-    found = sorted(((m.key(), json.loads(m.value())) for m in ground.messages()), key=lambda one: one[1]["count"])
+    assert write(workspace.sink(key="app"), batch)
+    found = sorted(((m.key(), json.loads(m.value())) for m in workspace.messages()), key=lambda one: one[1]["count"])
     at = "2026-01-02T03:04:05.678901Z"
     assert found == [
         (b"maps", {"app": "maps", "count": 1, "price": 1.5, "at": at, "day": "2026-01-02", "tags": ["a", None]}),
@@ -34,20 +34,20 @@ def test_rows_become_json_objects_by_default(ground: Ground) -> None:
     ]
 
 
-def test_rows_with_the_columns_of_spark_go_out_as_spark_would_send_them(ground: Ground) -> None:
+def test_rows_with_the_columns_of_spark_go_out_as_spark_would_send_them(workspace: KafkaWorkspace) -> None:
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     batch = pa.record_batch(
         {
             "key": pa.array([b"k1", None], pa.binary()),
             "value": ["v1", None],
-            "topic": [ground.topic, ground.topic],
+            "topic": [workspace.topic, workspace.topic],
             "partition": pa.array([1, 0], pa.int32()),
             "headers": pa.array([[{"key": "a", "value": b"\xff"}, {"key": "a", "value": None}], None], headers),
             "other": [1, 2],
         }
     )
-    assert write(ground.sink(topic=None), batch)
-    tombstone, whole = ground.messages()
+    assert write(workspace.sink(topic=None), batch)
+    tombstone, whole = workspace.messages()
     assert (whole.key(), whole.value(), whole.partition()) == (b"k1", b"v1", 1)
     assert whole.headers() == [("a", b"\xff"), ("a", None)]
     assert (tombstone.key(), tombstone.value(), tombstone.partition()) == (None, None, 0)
@@ -69,51 +69,53 @@ def test_rows_with_the_columns_of_spark_go_out_as_spark_would_send_them(ground: 
         (pa.array(["a"]).dictionary_encode(), None, b"a"),
     ],
 )
-def test_one_column_can_be_the_value(ground: Ground, column: pa.Array, format: str | None, expected: bytes) -> None:
+def test_one_column_can_be_the_value(
+    workspace: KafkaWorkspace, column: pa.Array, format: str | None, expected: bytes
+) -> None:
     batch = pa.record_batch({"v": column, "rest": [1]})
-    assert write(ground.sink(value="v", key="v", format=format), batch)
-    (message,) = ground.messages()
+    assert write(workspace.sink(value="v", key="v", format=format), batch)
+    (message,) = workspace.messages()
     assert message.value() == expected
     assert format == "json" or message.key() == expected
 
 
-def test_several_columns_can_be_key_and_value(ground: Ground) -> None:
+def test_several_columns_can_be_key_and_value(workspace: KafkaWorkspace) -> None:
     batch = pa.record_batch({"a": [1], "b": ["x"], "c": [2.5]})
-    assert write(ground.sink(key=["a", "b"], value=["b", "c"]), batch)
-    (message,) = ground.messages()
+    assert write(workspace.sink(key=["a", "b"], value=["b", "c"]), batch)
+    (message,) = workspace.messages()
     assert (message.key(), message.value()) == (b'{"a":1,"b":"x"}', b'{"b":"x","c":2.5}')
 
 
-def test_hostile_texts_arrive_byte_for_byte(ground: Ground) -> None:
+def test_hostile_texts_arrive_byte_for_byte(workspace: KafkaWorkspace) -> None:
     """Scenario 70."""
     batch = pa.record_batch({"key": HOSTILE, "value": HOSTILE[::-1]})
-    assert write(ground.sink(), batch)
-    found = {m.key().decode(): m.value().decode() for m in ground.messages()}
+    assert write(workspace.sink(), batch)
+    found = {m.key().decode(): m.value().decode() for m in workspace.messages()}
     assert found == dict(zip(HOSTILE, HOSTILE[::-1], strict=True))
 
 
-def test_times_come_from_a_column_or_from_the_clock(ground: Ground) -> None:
+def test_times_come_from_a_column_or_from_the_clock(workspace: KafkaWorkspace) -> None:
     batch = pa.record_batch({"id": [1, 2], "at": pa.array([MOMENT, None], pa.timestamp("us", "UTC"))})
-    assert write(ground.sink(timestamp="at"), batch)
-    stamps = {json.loads(m.value())["id"]: m.timestamp()[1] for m in ground.messages()}
+    assert write(workspace.sink(timestamp="at"), batch)
+    stamps = {json.loads(m.value())["id"]: m.timestamp()[1] for m in workspace.messages()}
     assert stamps[1] == int(MOMENT.timestamp() * 1000)
     assert stamps[2] > stamps[1]
 
 
 def test_keys_are_placed_as_java_and_spark_place_them(kafka: Any) -> None:
     """Known hashes (murmur2) of Kafka's own clients, so that our topics can be joined with theirs."""
-    ground = Ground(kafka, partitions=7)
+    workspace = KafkaWorkspace(kafka, partitions=7)
     hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
-    assert write(ground.sink(), pa.record_batch({"key": list(hashes), "value": list(hashes)}))
-    assert {m.key().decode(): m.partition() for m in ground.messages()} == {
+    assert write(workspace.sink(), pa.record_batch({"key": list(hashes), "value": list(hashes)}))
+    assert {m.key().decode(): m.partition() for m in workspace.messages()} == {
         key: (number & 0x7FFFFFFF) % 7 for key, number in hashes.items()
     }
 
 
-def test_the_order_of_each_key_is_kept(ground: Ground) -> None:
+def test_the_order_of_each_key_is_kept(workspace: KafkaWorkspace) -> None:
     """Across batches, slots and epochs."""
     chance = random.Random(20261116)
-    sink, sent = ground.sink(key="key", config={"linger.ms": 5}), 0
+    sink, sent = workspace.sink(key="key", config={"linger.ms": 5}), 0
     for epoch in range(3):
         slots = []
         for slot in range(3):
@@ -122,7 +124,7 @@ def test_the_order_of_each_key_is_kept(ground: Ground) -> None:
             batch = pa.record_batch({"key": [key for key, _ in rows], "id": [number for _, number in rows]})
             slots.append(slot_of(sink, batch.slice(0, 200), batch.slice(200), epoch=epoch, slot=slot))
         assert send(sink, *slots, epoch=epoch)
-    rows = ground.rows()
+    rows = workspace.rows()
     assert len(rows) == sent
     for key in range(20):
         found = [row["id"] for row in rows if row["key"] == key]

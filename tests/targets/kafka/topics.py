@@ -25,7 +25,7 @@ MARK = Fingerprint("fffffffffffffff2")
 _numbers = itertools.count()
 
 
-class Ground:
+class KafkaWorkspace:
     """A topic for rows and one for receipts, made for one test and one world of it."""
 
     def __init__(self, server: KafkaServer, *, partitions: int = 2, servers: str | None = None, **config: str) -> None:

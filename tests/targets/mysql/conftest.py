@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pymysql
 import pytest
-from mysql_ground import Ground
+from mysql_workspace import MySQLWorkspace
 
 from onceward.testing.servers import MariaDBServer
 
@@ -17,19 +17,19 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def ground(mariadb: MariaDBServer) -> Iterator[Ground]:
+def workspace(mariadb: MariaDBServer) -> Iterator[MySQLWorkspace]:
     name = f"t{next(_numbers)}"
     mariadb.query(f"CREATE DATABASE {name}")
-    ground = Ground(mariadb, name)
-    yield ground
-    left = ground.prepared()
+    workspace = MySQLWorkspace(mariadb, name)
+    yield workspace
+    left = workspace.prepared()
     for gtrid in left:
-        ground.query(f"XA ROLLBACK X'{gtrid.hex()}'")
-    ground.close()
+        workspace.query(f"XA ROLLBACK X'{gtrid.hex()}'")
+    workspace.close()
     with contextlib.suppress(pymysql.MySQLError):
         # A test that failed may still hold a transaction, and with it the table.
         mariadb.query(f"SET STATEMENT lock_wait_timeout = 2 FOR DROP DATABASE {name}")
-    assert left == [] or ground.expects_leftovers, f"still prepared: {left}"
+    assert left == [] or workspace.expects_leftovers, f"still prepared: {left}"
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,9 @@ def _expected_failures_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.fixture
-def quick(ground: Ground) -> Iterator[Ground]:
+def quick(workspace: MySQLWorkspace) -> Iterator[MySQLWorkspace]:
     """The same, for tests of a thousand commits: the server writes its log and does not wait for the disk, so that its
     own death loses nothing and a power loss might."""
-    ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
-    yield ground
-    ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+    workspace.query("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+    yield workspace
+    workspace.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")

@@ -31,7 +31,7 @@ def inside(faults: Faults) -> Iterator[None]:
             session._connection._force_close()
 
 
-def stand_between(patch: pytest.MonkeyPatch) -> None:
+def install_crash_points(patch: pytest.MonkeyPatch) -> None:
     """From here on, every statement of a life can be a crash point."""
     connect, execute, load = Session.__init__, Session.execute, Session.load
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 from mysql_draw import Drawn, draw
-from mysql_ground import JOB, Ground
+from mysql_workspace import JOB, MySQLWorkspace
 
 from onceward.connections.mysql import Session
 from onceward.contracts import Committed, SlotContext, SlotValues
@@ -35,7 +35,7 @@ SOAK = 2_000
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_stands_in_any_table_is_what_was_sent_or_it_was_refused_by_name(
-    quick: Ground, part: int, record_sweep: list[str], monkeypatch: pytest.MonkeyPatch
+    quick: MySQLWorkspace, part: int, record_sweep: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = TABLES // 4
     if part % 2:
@@ -44,46 +44,46 @@ def test_what_stands_in_any_table_is_what_was_sent_or_it_was_refused_by_name(
 
 
 @pytest.mark.soak
-def test_what_stands_in_two_thousand_tables_is_what_was_sent(quick: Ground, record_sweep: list[str]) -> None:
+def test_what_stands_in_two_thousand_tables_is_what_was_sent(quick: MySQLWorkspace, record_sweep: list[str]) -> None:
     record_sweep.append(f"soak, mysql, any table: {_told(played(quick, range(TABLES, TABLES + SOAK)))}")
 
 
 @pytest.mark.skipif("ONCEWARD_SEED" not in os.environ, reason="replays the seed in ONCEWARD_SEED")
-def test_replay_of_one_table(quick: Ground) -> None:
+def test_replay_of_one_table(quick: MySQLWorkspace) -> None:
     print(played(quick, range(int(os.environ["ONCEWARD_SEED"]), int(os.environ["ONCEWARD_SEED"]) + 1)))
 
 
-def hostile(ground: Ground, patch: pytest.MonkeyPatch) -> None:
+def hostile(workspace: MySQLWorkspace, patch: pytest.MonkeyPatch) -> None:
     """A server whose defaults are the worst: it notes nothing, invents times, and passes over keys."""
     connect = Session.__init__
-    settings = "note_verbosity = '', explicit_defaults_for_timestamp = 0"
+    options = "note_verbosity = '', explicit_defaults_for_timestamp = 0"
 
     def worsened(self: Session, *args: Any, **options: Any) -> None:
         connect(self, *args, **options)
-        self.execute(f"SET SESSION {settings}")
+        self.execute(f"SET SESSION {options}")
 
     patch.setattr(Session, "__init__", worsened)
-    ground.query(f"SET SESSION {settings}")
+    workspace.query(f"SET SESSION {options}")
 
 
-def played(ground: Ground, seeds: Iterable[int]) -> Counter[str]:
+def played(workspace: MySQLWorkspace, seeds: Iterable[int]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
         drawn = draw(Random(seed))
         try:
-            ground.query(drawn.create)
+            workspace.query(drawn.create)
             for statement in drawn.then:
-                ground.query(statement)
+                workspace.query(statement)
         except pymysql.MySQLError:
             # The server itself does not have such a table.
             counts["tables that the server refuses"] += 1
             continue
         try:
-            counts.update(play(ground, drawn, seed))
+            counts.update(play(workspace, drawn, seed))
         except BaseException as error:
             error.add_note(f"ONCEWARD_SEED={seed}: {drawn}")
             raise
-        ground.query("DROP TABLE `rows`")
+        workspace.query("DROP TABLE `rows`")
     # It must not refuse everything, nor take everything, or it proves nothing.
     if counts.total() >= 50:
         assert counts["tables written"] > counts.total() / 10, counts
@@ -92,9 +92,9 @@ def played(ground: Ground, seeds: Iterable[int]) -> Counter[str]:
     return counts
 
 
-def play(ground: Ground, drawn: Drawn, seed: int) -> Iterable[str]:
+def play(workspace: MySQLWorkspace, drawn: Drawn, seed: int) -> Iterable[str]:
     output_mode = {"append": "append", "upsert": "update", "replace": "complete"}[drawn.mode]
-    sink = ground.sink(mode=drawn.mode, name="any", **drawn.options)
+    sink = workspace.sink(mode=drawn.mode, name="any", **drawn.options)
     refused = caught(lambda: sink.check(drawn.schema, output_mode=output_mode))
     if refused is not None:
         known = [*drawn.schema.names, "must", "tell", "'rows'"]
@@ -106,16 +106,16 @@ def play(ground: Ground, drawn: Drawn, seed: int) -> Iterable[str]:
         refused = caught(lambda: staged(sink, batch_of(drawn, rows), seed))
         if refused is not None:
             assert " in row " in refused.message or "at row" in refused.message, refused
-            assert (read(ground, drawn), ground.prepared()) == ([], [])
-            sink = sink.other_way
+            assert (read(workspace, drawn), workspace.prepared()) == ([], [])
+            sink = sink.alternate
     if hasattr(sink, "send_transaction"):
-        rows, told = sent(ground, sink, drawn)
+        rows, told = sent(workspace, sink, drawn)
     wanted = sorted(map(repr, expected(drawn, rows)))
-    assert sorted(map(repr, read(ground, drawn))) == wanted
+    assert sorted(map(repr, read(workspace, drawn))) == wanted
     if drawn.mode == "upsert" and rows:
         # Now every row is there already, and is changed instead of added.
         sink.send_transaction([SlotValues(0, len(rows), None, lambda: iter([batch_of(drawn, rows)]))], JOB, 1, AT)
-        assert sorted(map(repr, read(ground, drawn))) == wanted
+        assert sorted(map(repr, read(workspace, drawn))) == wanted
     return ["tables written", *told]
 
 
@@ -140,7 +140,7 @@ def staged(sink: Any, batch: pa.RecordBatch, seed: int) -> None:
     assert sink.commit(handle) == Committed()
 
 
-def sent(ground: Ground, sink: Any, drawn: Drawn) -> tuple[list[dict[str, Any]], list[str]]:
+def sent(workspace: MySQLWorkspace, sink: Any, drawn: Drawn) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows that arrive, which are all but those that the sink names."""
 
     def slots(rows: list[dict[str, Any]]) -> list[SlotValues]:
@@ -149,10 +149,10 @@ def sent(ground: Ground, sink: Any, drawn: Drawn) -> tuple[list[dict[str, Any]],
     rejected = caught(lambda: sink.send_transaction(slots(drawn.rows), JOB, 0, AT))
     if rejected is None:
         return drawn.rows, []
-    assert read(ground, drawn) == []
+    assert read(workspace, drawn) == []
     named = sink.find_rejected(slots(drawn.rows), JOB, 0)
     assert named, rejected
-    assert read(ground, drawn) == [], "looking changes nothing"
+    assert read(workspace, drawn) == [], "looking changes nothing"
     numbers = {one.row for one in named}
     rows = [row for number, row in enumerate(drawn.rows) if number not in numbers]
     sink.send_transaction(slots(rows), JOB, 0, AT)
@@ -218,10 +218,10 @@ def canonical(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def read(ground: Ground, drawn: Drawn) -> list[tuple[Any, ...]]:
+def read(workspace: MySQLWorkspace, drawn: Drawn) -> list[tuple[Any, ...]]:
     """As a reader gets them, but a FLOAT with all its digits."""
     columns = [f"`{one.name}` + 0e0" if pa.types.is_floating(one.type) else f"`{one.name}`" for one in drawn.schema]
-    found = ground.query(f"SELECT {', '.join(columns)} FROM `rows`")
+    found = workspace.query(f"SELECT {', '.join(columns)} FROM `rows`")
     kinds = [one.type for one in drawn.schema]
     return [tuple(canonical(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mysql_ground import JOB, Ground, send
+from mysql_workspace import JOB, MySQLWorkspace, send
 
 from onceward.committers import MySQLCheckpointCommitter
 from onceward.connections.mysql import MySQLError
-from onceward.contracts import Committed, Grade, Handle, Needs, SlotContext
+from onceward.contracts import Committed, Handle, Severity, SlotContext, Workload
 from onceward.errors import ConfigurationError, OncewardError, TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, RunId, SinkName
 from onceward.sinks import MySQLSink
-from onceward.sinks.mysql.readiness import Readiness
-from onceward.sinks.mysql.reliance import Reliance
+from onceward.sinks.mysql.facts import TargetFacts
+from onceward.sinks.mysql.preflight import Readiness
 from onceward.sinks.mysql.table import Server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.storage import LocalStorage
-from onceward.testing import DirectoryLogs, Harness, Outlet, Source
+from onceward.testing import DirectoryLogs, Harness, SinkUnderTest, Source
 from onceward.testing.conformance.base import AT
 from onceward.testing.engine import SCHEMA as ENGINE_SCHEMA
 
@@ -80,22 +80,22 @@ def test_wrong_options_are_refused_at_once(url: str, options: dict[str, Any], sa
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_and_left_alone(
-    ground: Ground, definition: str, said: str, hint: str
+    workspace: MySQLWorkspace, definition: str, said: str, hint: str
 ) -> None:
     definition = definition.replace(" COMMENT=('x'", "")
     closing = "" if "ENGINE" in definition else ")"
-    ground.query(f"CREATE TABLE `rows` ({definition}{closing}")
-    before = ground.query("SHOW CREATE TABLE `rows`")
+    workspace.query(f"CREATE TABLE `rows` ({definition}{closing}")
+    before = workspace.query("SHOW CREATE TABLE `rows`")
     with pytest.raises(TargetRefused, match=said) as caught:
-        ground.sink().check(SCHEMA, output_mode="append")
+        workspace.sink().check(SCHEMA, output_mode="append")
     assert caught.value.sink == "mysql:rows"
     assert caught.match(hint)
-    assert ground.query("SHOW CREATE TABLE `rows`") == before
+    assert workspace.query("SHOW CREATE TABLE `rows`") == before
 
 
-def test_the_statement_that_a_refusal_names_mends_it(ground: Ground) -> None:
-    ground.query("CREATE TABLE `rows` (id INT NOT NULL, at DATETIME, name VARCHAR(9)) ENGINE=Aria")
-    sink = ground.sink(mode="upsert", keys=["id", "name"])
+def test_the_statement_that_a_refusal_names_mends_it(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE TABLE `rows` (id INT NOT NULL, at DATETIME, name VARCHAR(9)) ENGINE=Aria")
+    sink = workspace.sink(mode="upsert", keys=["id", "name"])
     schema = SCHEMA.append(pa.field("more", pa.bool_()))
     hints: list[str] = []
     while len(hints) < 10:
@@ -104,20 +104,20 @@ def test_the_statement_that_a_refusal_names_mends_it(ground: Ground) -> None:
             break
         except TargetRefused as refused:
             hints.append(str(refused.hint))
-        ground.query(hints[-1].partition("run: ")[2].partition(";")[0])
+        workspace.query(hints[-1].partition("run: ")[2].partition(";")[0])
     assert [word in hint for word, hint in zip(("ENGINE", "ADD COLUMN", "`id`", "`at`", "UNIQUE"), hints, strict=True)]
 
 
-def test_an_upsert_wants_one_unique_index_and_no_other(ground: Ground) -> None:
-    ground.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), at DATETIME(6), KEY (id)) ENGINE=InnoDB")
-    sink = ground.sink(mode="upsert", keys=["ID"])
+def test_an_upsert_wants_one_unique_index_and_no_other(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), at DATETIME(6), KEY (id)) ENGINE=InnoDB")
+    sink = workspace.sink(mode="upsert", keys=["ID"])
     with pytest.raises(TargetRefused, match="no unique index on ID") as caught:
         sink.check(SCHEMA, output_mode="update")
     assert "ADD UNIQUE (`ID`)" in str(caught.value)
-    ground.query("ALTER TABLE `rows` ADD UNIQUE (ID), ADD UNIQUE (name)")
+    workspace.query("ALTER TABLE `rows` ADD UNIQUE (ID), ADD UNIQUE (name)")
     with pytest.raises(TargetRefused, match="second unique index on name"):
         sink.check(SCHEMA, output_mode="update")
-    ground.query("ALTER TABLE `rows` DROP INDEX name, ADD UNIQUE (id, name), ADD n INT AUTO_INCREMENT PRIMARY KEY")
+    workspace.query("ALTER TABLE `rows` DROP INDEX name, ADD UNIQUE (id, name), ADD n INT AUTO_INCREMENT PRIMARY KEY")
     sink.check(SCHEMA, output_mode="update")
     assert send(sink, 0, pa.record_batch([[1], ["x"], [AT]], schema=SCHEMA))
 
@@ -139,26 +139,26 @@ def test_an_upsert_wants_one_unique_index_and_no_other(ground: Ground) -> None:
     ],
 )
 def test_a_stream_that_does_not_fit_is_refused(
-    ground: Ground, schema: pa.Schema, options: dict[str, Any], mode: str, said: str
+    workspace: MySQLWorkspace, schema: pa.Schema, options: dict[str, Any], mode: str, said: str
 ) -> None:
     with pytest.raises(TargetRefused, match=said):
-        ground.sink(**options).check(schema, output_mode=mode)
-    assert ground.query("SHOW TABLES") == []
+        workspace.sink(**options).check(schema, output_mode=mode)
+    assert workspace.query("SHOW TABLES") == []
 
 
-def test_a_missing_table_is_made_only_if_that_is_wished(ground: Ground) -> None:
+def test_a_missing_table_is_made_only_if_that_is_wished(workspace: MySQLWorkspace) -> None:
     with pytest.raises(TargetRefused, match="there is no table 'rows'") as caught:
-        ground.sink(create_table=False).check(SCHEMA, output_mode="append")
-    assert ground.query("SHOW TABLES") == []
-    ground.query(str(caught.value.hint).removeprefix("run: ").removesuffix(";"))
-    ground.sink(create_table=False).check(SCHEMA, output_mode="append")
+        workspace.sink(create_table=False).check(SCHEMA, output_mode="append")
+    assert workspace.query("SHOW TABLES") == []
+    workspace.query(str(caught.value.hint).removeprefix("run: ").removesuffix(";"))
+    workspace.sink(create_table=False).check(SCHEMA, output_mode="append")
 
 
-def test_a_view_a_missing_database_and_a_wrong_password_are_refused(ground: Ground) -> None:
-    ground.query("CREATE VIEW `rows` AS SELECT 1 AS id")
+def test_a_view_a_missing_database_and_a_wrong_password_are_refused(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE VIEW `rows` AS SELECT 1 AS id")
     with pytest.raises(TargetRefused, match="is a view"):
-        ground.sink().check(SCHEMA, output_mode="append")
-    port = ground.server.port
+        workspace.sink().check(SCHEMA, output_mode="append")
+    port = workspace.server.port
     with pytest.raises(TargetRefused, match="refuses"):
         MySQLSink(f"mysql://root@127.0.0.1:{port}/nowhere", table="t").choose()
     with pytest.raises(TargetRefused, match="Access denied"):
@@ -167,27 +167,27 @@ def test_a_view_a_missing_database_and_a_wrong_password_are_refused(ground: Grou
         MySQLSink(URL, table="t").choose()
 
 
-def test_hostile_identifiers_are_nothing_but_names(ground: Ground) -> None:
+def test_hostile_identifiers_are_nothing_but_names(workspace: MySQLWorkspace) -> None:
     hostile = "x`; DROP TABLE `safe`; -- %s '\"\\ ?\n数"
-    ground.query("CREATE TABLE safe (id INT)")
-    ground.query(f"CREATE DATABASE `{ground.database} o'dd``.%s`")
+    workspace.query("CREATE TABLE safe (id INT)")
+    workspace.query(f"CREATE DATABASE `{workspace.database} o'dd``.%s`")
     for options in ({}, {"mode": "upsert", "keys": [hostile], "deleted": "go`ne"}):
-        table = f"`{ground.database} o'dd``.%s`.`{hostile.replace('`', '``')}{len(options)}`"
-        sink = ground.sink(table=table, **options)
+        table = f"`{workspace.database} o'dd``.%s`.`{hostile.replace('`', '``')}{len(options)}`"
+        sink = workspace.sink(table=table, **options)
         schema = pa.schema([(hostile, pa.string()), ("b`", pa.binary()), ("go`ne", pa.bool_())])
         sink.check(schema, output_mode="update")
         sink.check(schema, output_mode="update")
         batch = pa.record_batch([["Robert'); DROP TABLE safe;--"], [b"\\"], [False]], schema=schema)
-        way = sink if options else sink.other_way
-        assert send(way, 0, batch)
-        (row,) = ground.rows(table)
+        variant = sink if options else sink.alternate
+        assert send(variant, 0, batch)
+        (row,) = workspace.rows(table)
         assert (row[hostile], row["b`"]) == ("Robert'); DROP TABLE safe;--", b"\\")
-    assert ground.rows("safe") == []
-    ground.query(f"DROP DATABASE `{ground.database} o'dd``.%s`")
+    assert workspace.rows("safe") == []
+    workspace.query(f"DROP DATABASE `{workspace.database} o'dd``.%s`")
 
 
-def test_a_handle_that_is_not_ours_never_gets_into_a_statement(ground: Ground) -> None:
-    sink = ground.sink()
+def test_a_handle_that_is_not_ours_never_gets_into_a_statement(workspace: MySQLWorkspace) -> None:
+    sink = workspace.sink()
     sink.check(SCHEMA, output_mode="append")
     handles: list[Handle] = [{}, {"transaction": "x'; DROP TABLE `rows`; --"}, {"transaction": 7}]
     for handle in handles:
@@ -200,17 +200,19 @@ def test_a_handle_that_is_not_ours_never_gets_into_a_statement(ground: Ground) -
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "upsert", "keys": "id"}], ids=["append", "upsert"])
-def test_each_missing_privilege_is_named_with_the_grant_that_mends_it(ground: Ground, options: dict[str, Any]) -> None:
+def test_each_missing_privilege_is_named_with_the_grant_that_mends_it(
+    workspace: MySQLWorkspace, options: dict[str, Any]
+) -> None:
     """Grants are given one by one as the refusals name them, until all is well; and then it works."""
-    user = f"u_{ground.database}@localhost"
-    ground.query(f"CREATE USER {user} IDENTIFIED BY 'pw'")
-    sink = user_sink(ground, user.partition("@")[0], table="rows", **options)
-    (entry,) = refusals(ground, sink, give=False)
+    user = f"u_{workspace.database}@localhost"
+    workspace.query(f"CREATE USER {user} IDENTIFIED BY 'pw'")
+    sink = user_sink(workspace, user.partition("@")[0], table="rows", **options)
+    (entry,) = refusals(workspace, sink, give=False)
     assert entry.startswith(
-        f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE TEMPORARY TABLES ON `{ground.database}`.*"
+        f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE TEMPORARY TABLES ON `{workspace.database}`.*"
     )
-    ground.query(f"GRANT SHOW VIEW ON {ground.database}.* TO {user}")
-    named = refusals(ground, sink)
+    workspace.query(f"GRANT SHOW VIEW ON {workspace.database}.* TO {user}")
+    named = refusals(workspace, sink)
     wanted = ["CREATE", "SELECT, INSERT, UPDATE, DELETE", *(["CREATE TEMPORARY TABLES"] if options else ["INSERT"])]
     for privileges in wanted:
         assert any(f"GRANT {privileges} ON " in statement for statement in named), named
@@ -222,11 +224,11 @@ def test_each_missing_privilege_is_named_with_the_grant_that_mends_it(ground: Gr
         transaction = chosen.begin_transaction(context)
         chosen.invoke(transaction, batch)
         assert chosen.commit(chosen.pre_commit(transaction)) == Committed()
-    assert len(ground.rows()) == 1
-    ground.query(f"DROP USER {user}")
+    assert len(workspace.rows()) == 1
+    workspace.query(f"DROP USER {user}")
 
 
-def refusals(ground: Ground, sink: Any, *, give: bool = True) -> list[str]:
+def refusals(workspace: MySQLWorkspace, sink: Any, *, give: bool = True) -> list[str]:
     """The statements that the refusals name, each carried out before the next look, until there is none."""
     named: list[str] = []
     while len(named) < 10:
@@ -241,49 +243,49 @@ def refusals(ground: Ground, sink: Any, *, give: bool = True) -> list[str]:
             return named
         for one in statement.split(";"):
             if one.strip():
-                ground.query(one)
+                workspace.query(one)
     raise AssertionError(f"it never ends: {named}")
 
 
-def user_sink(ground: Ground, user: str, **options: Any) -> Any:
-    url = f"mysql://{user}:pw@127.0.0.1:{ground.server.port}/{ground.database}"
+def user_sink(workspace: MySQLWorkspace, user: str, **options: Any) -> Any:
+    url = f"mysql://{user}:pw@127.0.0.1:{workspace.server.port}/{workspace.database}"
     return lambda: MySQLSink(url, timeout_s=30.0, **options).choose()
 
 
-def test_a_server_that_takes_no_local_data_is_refused(ground: Ground) -> None:
-    ground.query("SET GLOBAL local_infile = 0")
+def test_a_server_that_takes_no_local_data_is_refused(workspace: MySQLWorkspace) -> None:
+    workspace.query("SET GLOBAL local_infile = 0")
     try:
         with pytest.raises(TargetRefused, match="local_infile is off") as caught:
-            ground.sink().check(SCHEMA, output_mode="append")
+            workspace.sink().check(SCHEMA, output_mode="append")
     finally:
-        ground.query("SET GLOBAL local_infile = 1")
+        workspace.query("SET GLOBAL local_infile = 1")
     assert "SET GLOBAL local_infile = 1" in str(caught.value)
 
 
-def test_the_doctor_hears_what_may_give_trouble(ground: Ground) -> None:
-    sink = ground.sink()
+def test_the_doctor_hears_what_may_give_trouble(workspace: MySQLWorkspace) -> None:
+    sink = workspace.sink()
     sink.check(SCHEMA, output_mode="append")
-    needs = Needs(slots=2, unpublished_epochs=10)
-    assert {finding.grade for finding in sink.cautions(needs)} == {Grade.FINE}
-    ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 0")
-    ground.query("SET GLOBAL wait_timeout = 60")
+    workload = Workload(slots=2, unpublished_epochs=10)
+    assert {finding.severity for finding in sink.diagnose(workload)} == {Severity.OK}
+    workspace.query("SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+    workspace.query("SET GLOBAL wait_timeout = 60")
     try:
-        warned = [finding for finding in sink.cautions(needs) if finding.grade is Grade.WARNING]
+        warned = [finding for finding in sink.diagnose(workload) if finding.severity is Severity.WARNING]
     finally:
-        ground.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
-        ground.query("SET GLOBAL wait_timeout = 28800")
+        workspace.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+        workspace.query("SET GLOBAL wait_timeout = 28800")
     assert [finding.about for finding in warned] == ["innodb_flush_log_at_trx_commit", "wait_timeout"]
-    assert all(finding.mend for finding in warned)
-    assert list(sink.other_way.cautions(needs))
+    assert all(finding.fix for finding in warned)
+    assert list(sink.alternate.diagnose(workload))
 
 
 @pytest.mark.parametrize("version", [(10, 5, 9), (5, 7, 40)])
 def test_servers_in_which_prepared_transactions_do_not_last_are_refused(version: tuple[int, ...]) -> None:
     server = Server(version, version[0] == 10, False, True, False)
-    settings = MySQLSink(URL, table="t")._settings
-    sink = MySQLTwoPhaseSink(settings, Reliance(settings), name="s")
+    options = MySQLSink(URL, table="t")._options
+    sink = MySQLTwoPhaseSink(options, TargetFacts(options), name="s")
     with pytest.raises(TargetRefused, match="too old"):
-        Readiness(sink._settings, sink._ledger)._refuse_server(server)
+        Readiness(sink._options, sink._receipts)._refuse_server(server)
 
 
 # --- secrets ------------------------------------------------------------------------------------
@@ -292,18 +294,18 @@ SECRET = "s3cr3t p@ss/wörd数"
 ESCAPED = "s3cr3t%20p%40ss%2Fw%C3%B6rd%E6%95%B0"
 
 
-def test_the_password_is_in_no_text(ground: Ground, tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
-    user = f"s_{ground.database}"
-    ground.query(f"CREATE USER {user}@localhost IDENTIFIED BY '{SECRET}'")
-    ground.query(f"GRANT ALL ON {ground.database}.* TO {user}@localhost")
-    url = f"mysql://{user}:{ESCAPED}@127.0.0.1:{ground.server.port}/{ground.database}"
+def test_the_password_is_in_no_text(workspace: MySQLWorkspace, tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    user = f"s_{workspace.database}"
+    workspace.query(f"CREATE USER {user}@localhost IDENTIFIED BY '{SECRET}'")
+    workspace.query(f"GRANT ALL ON {workspace.database}.* TO {user}@localhost")
+    url = f"mysql://{user}:{ESCAPED}@127.0.0.1:{workspace.server.port}/{workspace.database}"
     said: list[str] = []
     with caplog.at_level(logging.DEBUG):
         made = MySQLSink(url, table="rows")
         sink = made.choose()
         sink.check(ENGINE_SCHEMA, output_mode="append")
         harness = Harness(
-            Outlet(sink, ground.rows),
+            SinkUnderTest(sink, workspace.rows),
             source=Source(ends=(4, 8)),
             storage=LocalStorage(tmp_path / "onceward"),
             logs=DirectoryLogs(tmp_path),
@@ -311,12 +313,12 @@ def test_the_password_is_in_no_text(ground: Ground, tmp_path: Any, caplog: pytes
         harness.life(until=0)
         harness.drain()
         for broken in (
-            f"mysql://{user}:{ESCAPED}@127.0.0.1:1/{ground.database}",
-            f"mysql://{user}:{ESCAPED}@127.0.0.1:{ground.server.port}/nowhere",
-            f"mysql://nobody:{ESCAPED}@127.0.0.1:{ground.server.port}/{ground.database}",
-            f"mysql://{user}:{SECRET}@127.0.0.1:{ground.server.port}/{ground.database}",
-            f"mysql://{user}:{ESCAPED}@127.0.0.1:x/{ground.database}",
-            f"postgres://{user}:{ESCAPED}@127.0.0.1/{ground.database}",
+            f"mysql://{user}:{ESCAPED}@127.0.0.1:1/{workspace.database}",
+            f"mysql://{user}:{ESCAPED}@127.0.0.1:{workspace.server.port}/nowhere",
+            f"mysql://nobody:{ESCAPED}@127.0.0.1:{workspace.server.port}/{workspace.database}",
+            f"mysql://{user}:{SECRET}@127.0.0.1:{workspace.server.port}/{workspace.database}",
+            f"mysql://{user}:{ESCAPED}@127.0.0.1:x/{workspace.database}",
+            f"postgres://{user}:{ESCAPED}@127.0.0.1/{workspace.database}",
         ):
             for use in (lambda u=broken: MySQLSink(u, table="rows").choose(), lambda u=broken: opened(u)):
                 with pytest.raises((OncewardError, MySQLError, Exception)) as caught:
@@ -326,17 +328,17 @@ def test_the_password_is_in_no_text(ground: Ground, tmp_path: Any, caplog: pytes
         repr(made),
         str(made),
         repr(sink),
-        repr(sink._settings),
+        repr(sink._options),
         str(vars(sink)),
-        repr(sink.other_way),
+        repr(sink.alternate),
         caplog.text,
     ]
     said += [path.read_bytes().decode(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
     said += harness.trace
-    assert pickle.loads(pickle.dumps(sink))._settings.address.password == SECRET
+    assert pickle.loads(pickle.dumps(sink))._options.address.password == SECRET
     for text in said:
         assert not any(part in text for part in ("s3cr3t", ESCAPED, "wörd", "w%C3%B6rd")), text
-    ground.query(f"DROP USER {user}@localhost")
+    workspace.query(f"DROP USER {user}@localhost")
 
 
 def opened(url: str) -> None:
@@ -360,9 +362,9 @@ def test_without_its_driver_the_sink_says_what_to_install() -> None:
     assert done.stdout.splitlines() == ["run: pip install 'onceward[mysql]'"] * 2
 
 
-def test_a_server_that_asks_for_a_file_of_ours_gets_none(ground: Ground) -> None:
+def test_a_server_that_asks_for_a_file_of_ours_gets_none(workspace: MySQLWorkspace) -> None:
     """A hostile server may answer any statement with a request for any file: the driver itself must refuse it."""
-    ground.query("CREATE TABLE theirs (x TEXT)")
-    with ground.sink()._settings.connect() as session, pytest.raises(RuntimeError, match="LOAD_LOCAL"):
+    workspace.query("CREATE TABLE theirs (x TEXT)")
+    with workspace.sink()._options.connect() as session, pytest.raises(RuntimeError, match="LOAD_LOCAL"):
         session.execute("LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE theirs (x)")
-    assert ground.rows("theirs") == []
+    assert workspace.rows("theirs") == []

@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 import pytest
-from mysql_ground import JOB, Ground, send
+from mysql_workspace import JOB, MySQLWorkspace, send
 
 from onceward.connections.mysql import Session
 from onceward.contracts import Receipt, SlotContext, SlotValues, TryAgain
 from onceward.errors import RowsRejected, TargetChanged, TargetRefused
 from onceward.identity import Fingerprint, RunId
 from onceward.sinks import MySQLSink
-from onceward.sinks.mysql.fitting import refuse_table
+from onceward.sinks.mysql.compatibility import refuse_table
 from onceward.sinks.mysql.look import _described
 from onceward.sinks.mysql.table import Server
-from onceward.testing import Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.conformance.base import AT
 from onceward.testing.engine import SCHEMA as ENGINE_SCHEMA
 
@@ -28,7 +28,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 TWO = pa.record_batch([[1, 2], ["anna", "annika"]], schema=SCHEMA)
 MYSQL_8 = Server((8, 0, 36), False, False, True, False)
 UPSERT = {"mode": "upsert", "keys": ["id"]}
-WAYS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "append by xa": {},
     "append from the log": {"two_phase": False},
     "upsert": UPSERT,
@@ -36,14 +36,14 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(ground: Ground, *more: str) -> None:
-    ground.query("CREATE TABLE `rows` (id BIGINT PRIMARY KEY, name VARCHAR(20)) ENGINE=InnoDB")
+def made(workspace: MySQLWorkspace, *more: str) -> None:
+    workspace.query("CREATE TABLE `rows` (id BIGINT PRIMARY KEY, name VARCHAR(20)) ENGINE=InnoDB")
     for statement in more:
-        ground.query(statement)
+        workspace.query(statement)
 
 
-def checked(ground: Ground, **options: Any) -> Any:
-    sink = ground.sink(**options)
+def checked(workspace: MySQLWorkspace, **options: Any) -> Any:
+    sink = workspace.sink(**options)
     sink.check(SCHEMA, output_mode="complete" if options.get("mode") == "replace" else "update")
     return sink
 
@@ -75,45 +75,45 @@ def write(sink: Any, batch: pa.RecordBatch = TWO) -> None:
     [("(name(3))", r"name\(3\)"), ("(name(3), id)", None), ("(name, id)", None), ("(name)", "name")],
 )
 def test_s90_a_unique_index_beside_the_key_is_refused_unless_it_has_the_whole_key_in_it(
-    ground: Ground, index: str, shown: str | None
+    workspace: MySQLWorkspace, index: str, shown: str | None
 ) -> None:
-    made(ground, f"CREATE UNIQUE INDEX late ON `rows` {index}")
+    made(workspace, f"CREATE UNIQUE INDEX late ON `rows` {index}")
     if shown is None:
-        send(checked(ground, **UPSERT), 0, TWO)
-        assert len(ground.rows()) == 2
+        send(checked(workspace, **UPSERT), 0, TWO)
+        assert len(workspace.rows()) == 2
         return
     with pytest.raises(TargetRefused, match=f"second unique index on {shown}") as refused:
-        checked(ground, **UPSERT)
-    ground.query(str(refused.value.hint).partition("run: ")[2].removesuffix(";"))
-    checked(ground, **UPSERT)
+        checked(workspace, **UPSERT)
+    workspace.query(str(refused.value.hint).partition("run: ")[2].removesuffix(";"))
+    checked(workspace, **UPSERT)
 
 
-def test_s90_an_index_over_a_part_of_the_key_is_neither_the_key_nor_harmless(ground: Ground) -> None:
-    ground.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), UNIQUE part (name(3))) ENGINE=InnoDB")
+def test_s90_an_index_over_a_part_of_the_key_is_neither_the_key_nor_harmless(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), UNIQUE part (name(3))) ENGINE=InnoDB")
     with pytest.raises(TargetRefused, match="no unique index on name"):
-        checked(ground, mode="upsert", keys=["name"])
-    ground.query("CREATE UNIQUE INDEX whole ON `rows` (name)")
+        checked(workspace, mode="upsert", keys=["name"])
+    workspace.query("CREATE UNIQUE INDEX whole ON `rows` (name)")
     with pytest.raises(TargetRefused, match=r"second unique index on name\(3\)"):
-        checked(ground, mode="upsert", keys=["name"])
-    ground.query("DROP INDEX part ON `rows`")
-    send(checked(ground, mode="upsert", keys=["name"]), 0, TWO)
-    assert len(ground.rows()) == 2
+        checked(workspace, mode="upsert", keys=["name"])
+    workspace.query("DROP INDEX part ON `rows`")
+    send(checked(workspace, mode="upsert", keys=["name"]), 0, TWO)
+    assert len(workspace.rows()) == 2
 
 
 def test_s90_a_row_that_is_there_is_changed_by_its_key_and_not_by_an_index_that_the_server_asks_first(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    workspace: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the look taken away: the other index stands before the key's own."""
-    ground.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), UNIQUE mine (id)) ENGINE=InnoDB")
-    sink = checked(ground, **UPSERT)
+    workspace.query("CREATE TABLE `rows` (id BIGINT, name VARCHAR(20), UNIQUE mine (id)) ENGINE=InnoDB")
+    sink = checked(workspace, **UPSERT)
     send(sink, 0, pa.record_batch([[1, 2], ["anna", "bob"]], schema=SCHEMA))
-    ground.query("DROP INDEX mine ON `rows`")
-    ground.query("CREATE UNIQUE INDEX late ON `rows` (name(3))")
-    ground.query("CREATE UNIQUE INDEX mine ON `rows` (id)")
-    monkeypatch.setattr("onceward.sinks.mysql.reliance.refuse_change", lambda *_, **__: None)
+    workspace.query("DROP INDEX mine ON `rows`")
+    workspace.query("CREATE UNIQUE INDEX late ON `rows` (name(3))")
+    workspace.query("CREATE UNIQUE INDEX mine ON `rows` (id)")
+    monkeypatch.setattr("onceward.sinks.mysql.facts.refuse_change", lambda *_, **__: None)
     with pytest.raises(RowsRejected, match="Duplicate entry 'ann'"):
         send(sink, 1, pa.record_batch([[2], ["annika"]], schema=SCHEMA))
-    assert {row["id"]: row["name"] for row in ground.rows()} == {1: "anna", 2: "bob"}
+    assert {row["id"]: row["name"] for row in workspace.rows()} == {1: "anna", 2: "bob"}
 
 
 def test_s90_an_index_over_an_expression_is_refused_and_one_over_a_part_of_the_key_is_not_the_key() -> None:
@@ -126,52 +126,52 @@ def test_s90_an_index_over_an_expression_is_refused_and_one_over_a_part_of_the_k
         ("column", "name", *text),
         ("unique", "PRIMARY", "1", "id", None, None),
     ]
-    settings = _settings()
+    options = _options()
     table = _described(rows)
     assert table is not None
-    refuse_table(table, settings, SCHEMA, MYSQL_8)
+    refuse_table(table, options, SCHEMA, MYSQL_8)
     table = _described([*rows, ("unique", "low", "1", None, None, "lower(`name`)")])
     assert table is not None
     with pytest.raises(TargetRefused, match=r"second unique index on \(lower\(`name`\)\)"):
-        refuse_table(table, settings, SCHEMA, MYSQL_8)
+        refuse_table(table, options, SCHEMA, MYSQL_8)
 
 
-def _settings() -> Any:
-    return MySQLSink("mysql://h/d", table="rows", **UPSERT)._settings  # type: ignore[arg-type]
+def _options() -> Any:
+    return MySQLSink("mysql://h/d", table="rows", **UPSERT)._options  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("deleted", [None, "gone"])
 def test_s90_an_upsert_never_changes_a_row_of_another_key_even_where_nobody_looked_at_the_index(
-    ground: Ground, deleted: str | None, monkeypatch: pytest.MonkeyPatch
+    workspace: MySQLWorkspace, deleted: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The statements themselves, with the look taken away."""
-    made(ground)
+    made(workspace)
     batch = TWO.append_column("gone", pa.array([False, False])) if deleted else TWO
-    sink = ground.sink(**UPSERT, deleted=deleted)
+    sink = workspace.sink(**UPSERT, deleted=deleted)
     sink.check(batch.schema, output_mode="update")
-    ground.query("CREATE UNIQUE INDEX late ON `rows` (name(3))")
-    monkeypatch.setattr("onceward.sinks.mysql.reliance.refuse_change", lambda *_, **__: None)
+    workspace.query("CREATE UNIQUE INDEX late ON `rows` (name(3))")
+    monkeypatch.setattr("onceward.sinks.mysql.facts.refuse_change", lambda *_, **__: None)
     with pytest.raises(Exception, match="Duplicate entry 'ann'"):
         send(sink, 0, batch)
-    assert ground.rows() == []
+    assert workspace.rows() == []
 
 
 def test_s90_a_unique_index_that_comes_while_the_job_runs_stops_it_and_the_next_start_says_what_to_mend(
-    ground: Ground,
+    workspace: MySQLWorkspace,
 ) -> None:
-    sink = ground.sink(**UPSERT)
+    sink = workspace.sink(**UPSERT)
     sink.check(ENGINE_SCHEMA, output_mode="append")
-    harness = Harness(Outlet(sink, ground.rows, ordered=False), source=Source(ends=(4, 8), keys=3))
+    harness = Harness(SinkUnderTest(sink, workspace.rows, ordered=False), source=Source(ends=(4, 8), keys=3))
     harness.life(until=0)
-    before = ground.rows(order="ORDER BY id")
+    before = workspace.rows(order="ORDER BY id")
     assert before
-    ground.query("CREATE UNIQUE INDEX late ON `rows` (id, `key`)")
+    workspace.query("CREATE UNIQUE INDEX late ON `rows` (id, `key`)")
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetChanged), ending.error
     assert "unique indexes of 'rows' was PRIMARY (id) and is PRIMARY (id); late" in str(ending.error)
-    assert ground.rows(order="ORDER BY id") == before
-    ground.query("ALTER TABLE `rows` DROP INDEX late")
+    assert workspace.rows(order="ORDER BY id") == before
+    workspace.query("ALTER TABLE `rows` DROP INDEX late")
     assert isinstance(harness.life(), Finished)
     assert harness.problems() == []
 
@@ -180,41 +180,41 @@ def test_s90_a_unique_index_that_comes_while_the_job_runs_stops_it_and_the_next_
 
 
 @pytest.mark.parametrize("table", ["rows", "onceward_receipts", "onceward_watermarks"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_s91_an_engine_without_transactions_is_refused_at_the_start_with_the_statement_that_mends_it(
-    ground: Ground, way: str, table: str
+    workspace: MySQLWorkspace, variant: str, table: str
 ) -> None:
-    checked(ground, **WAYS[way])
-    ground.query(f"ALTER TABLE `{table}` ENGINE=MyISAM")
+    checked(workspace, **VARIANTS[variant])
+    workspace.query(f"ALTER TABLE `{table}` ENGINE=MyISAM")
     with pytest.raises(TargetRefused, match=f"table '{table}' is kept by MyISAM, which has no transactions") as refused:
-        checked(ground, **WAYS[way])
-    ground.query(str(refused.value.hint).partition("run: ")[2].removesuffix(";"))
-    write(checked(ground, **WAYS[way]))
-    assert len(ground.rows()) == 2
+        checked(workspace, **VARIANTS[variant])
+    workspace.query(str(refused.value.hint).partition("run: ")[2].removesuffix(";"))
+    write(checked(workspace, **VARIANTS[variant]))
+    assert len(workspace.rows()) == 2
 
 
 @pytest.mark.parametrize("table", ["rows", "onceward_receipts", "onceward_watermarks"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_s91_an_engine_that_changes_while_the_job_runs_stops_it_before_a_row_is_written(
-    ground: Ground, way: str, table: str
+    workspace: MySQLWorkspace, variant: str, table: str
 ) -> None:
-    sink = checked(ground, **WAYS[way])
-    ground.query(f"ALTER TABLE `{table}` ENGINE=Aria")
+    sink = checked(workspace, **VARIANTS[variant])
+    workspace.query(f"ALTER TABLE `{table}` ENGINE=Aria")
     with pytest.raises(TargetChanged, match=f"engine of '?{table}'? was InnoDB and is Aria"):
         write(sink)
-    assert (ground.rows(), ground.query("SELECT * FROM onceward_receipts"), ground.prepared()) == ([], [], [])
-    ground.query(f"ALTER TABLE `{table}` ENGINE=InnoDB")
+    assert (workspace.rows(), workspace.query("SELECT * FROM onceward_receipts"), workspace.prepared()) == ([], [], [])
+    workspace.query(f"ALTER TABLE `{table}` ENGINE=InnoDB")
     write(sink)
-    assert len(ground.rows()) == 2
+    assert len(workspace.rows()) == 2
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("table", ["rows", "onceward_receipts"])
 def test_s91_no_change_slips_in_between_the_look_and_the_commit(
-    ground: Ground, way: str, table: str, monkeypatch: pytest.MonkeyPatch
+    workspace: MySQLWorkspace, variant: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the look until the end of the transaction the table is locked against every change of its definition."""
-    sink = checked(ground, **WAYS[way])
+    sink = checked(workspace, **VARIANTS[variant])
     execute, tried = Session.execute, list[str]()
     trigger = f"BEFORE INSERT ON `{table}` FOR EACH ROW SET @x = 1"
 
@@ -223,32 +223,32 @@ def test_s91_no_change_slips_in_between_the_look_and_the_commit(
         if "information_schema.STATISTICS" in statement:
             for change in (f"ALTER TABLE `{table}` ENGINE=MyISAM", f"CREATE TRIGGER t {trigger}"):
                 with pytest.raises(pymysql.MySQLError, match="Lock wait timeout"):
-                    ground.query(f"SET STATEMENT lock_wait_timeout = 0 FOR {change}")
+                    workspace.query(f"SET STATEMENT lock_wait_timeout = 0 FOR {change}")
                 tried.append(change)
         return found
 
     monkeypatch.setattr(Session, "execute", altered)
     write(sink)
     assert len(tried) == 2, "one look a transaction"
-    assert len(ground.rows()) == 2
+    assert len(workspace.rows()) == 2
 
 
-def test_s91_a_sink_that_was_never_checked_examines_the_target_at_its_first_use(ground: Ground) -> None:
+def test_s91_a_sink_that_was_never_checked_examines_the_target_at_its_first_use(workspace: MySQLWorkspace) -> None:
     """As a command has it."""
-    checked(ground, two_phase=False)
-    ground.query("ALTER TABLE onceward_receipts ENGINE=MyISAM")
+    checked(workspace, two_phase=False)
+    workspace.query("ALTER TABLE onceward_receipts ENGINE=MyISAM")
     with pytest.raises(TargetRefused, match="table 'onceward_receipts' is kept by MyISAM"):
-        write(ground.sink(two_phase=False))
-    assert ground.rows() == []
+        write(workspace.sink(two_phase=False))
+    assert workspace.rows() == []
 
 
-def test_s91_receipts_without_their_key_are_refused(ground: Ground) -> None:
-    checked(ground)
-    ground.query("ALTER TABLE onceward_receipts DROP PRIMARY KEY")
+def test_s91_receipts_without_their_key_are_refused(workspace: MySQLWorkspace) -> None:
+    checked(workspace)
+    workspace.query("ALTER TABLE onceward_receipts DROP PRIMARY KEY")
     with pytest.raises(TargetRefused, match="has lost its primary key") as refused:
-        checked(ground)
-    ground.query(str(refused.value.hint).partition("run: ")[2].removesuffix(";"))
-    checked(ground)
+        checked(workspace)
+    workspace.query(str(refused.value.hint).partition("run: ")[2].removesuffix(";"))
+    checked(workspace)
 
 
 # --- triggers and columns -----------------------------------------------------------------------
@@ -257,28 +257,28 @@ CHANGES = "CREATE TRIGGER tell BEFORE {} ON `rows` FOR EACH ROW SET NEW.name = '
 
 
 @pytest.mark.parametrize(
-    ("way", "event"),
+    ("variant", "event"),
     [("append from the log", "INSERT"), ("upsert", "INSERT"), ("upsert", "UPDATE"), ("replace", "INSERT")],
 )
 def test_s92_a_trigger_that_may_change_values_is_refused_unless_it_is_wished(
-    ground: Ground, way: str, event: str
+    workspace: MySQLWorkspace, variant: str, event: str
 ) -> None:
-    made(ground, CHANGES.format(event))
+    made(workspace, CHANGES.format(event))
     with pytest.raises(TargetRefused, match=f"trigger 'tell' of table 'rows' runs before each {event}"):
-        checked(ground, **WAYS[way])
-    sink = checked(ground, **WAYS[way], before_triggers="allow")
+        checked(workspace, **VARIANTS[variant])
+    sink = checked(workspace, **VARIANTS[variant], before_triggers="allow")
     write(sink)
-    write(checked(ground, **WAYS[way], before_triggers="allow"))
-    assert {row["name"] for row in ground.rows()} == ({"changed"} if event == "INSERT" else {"anna", "annika"})
+    write(checked(workspace, **VARIANTS[variant], before_triggers="allow"))
+    assert {row["name"] for row in workspace.rows()} == ({"changed"} if event == "INSERT" else {"anna", "annika"})
 
 
-def test_a_trigger_that_runs_afterwards_changes_nothing_and_is_no_reason(ground: Ground) -> None:
-    made(ground, "CREATE TRIGGER tell AFTER INSERT ON `rows` FOR EACH ROW SET @told = NEW.name")
-    for way in ("append from the log", "upsert"):
-        checked(ground, **WAYS[way])
+def test_a_trigger_that_runs_afterwards_changes_nothing_and_is_no_reason(workspace: MySQLWorkspace) -> None:
+    made(workspace, "CREATE TRIGGER tell AFTER INSERT ON `rows` FOR EACH ROW SET @told = NEW.name")
+    for variant in ("append from the log", "upsert"):
+        checked(workspace, **VARIANTS[variant])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
     ("change", "fact"),
     [
@@ -290,29 +290,29 @@ def test_a_trigger_that_runs_afterwards_changes_nothing_and_is_no_reason(ground:
     ],
 )
 def test_s92_a_change_that_would_change_values_stops_the_job_before_a_row_is_written(
-    ground: Ground, way: str, change: str, fact: str
+    workspace: MySQLWorkspace, variant: str, change: str, fact: str
 ) -> None:
-    if way == "upsert" and "name CHAR" in change:
+    if variant == "upsert" and "name CHAR" in change:
         change = change.replace("CHAR(20)", "CHAR(20) CHARACTER SET utf8mb4")
-    sink = checked(ground, **WAYS[way])
-    ground.query(change)
+    sink = checked(workspace, **VARIANTS[variant])
+    workspace.query(change)
     with pytest.raises(TargetChanged, match=fact):
         write(sink)
-    assert (ground.rows(), ground.prepared()) == ([], [])
+    assert (workspace.rows(), workspace.prepared()) == ([], [])
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_change_that_harms_nothing_stops_nothing(ground: Ground, way: str) -> None:
-    sink = checked(ground, **WAYS[way])
-    ground.query("ALTER TABLE `rows` ADD note VARCHAR(20), ADD kept INT NOT NULL DEFAULT 7, ADD INDEX some (note)")
-    ground.query("ALTER TABLE `rows` AUTO_INCREMENT = 100, COMMENT = 'ours'")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_change_that_harms_nothing_stops_nothing(workspace: MySQLWorkspace, variant: str) -> None:
+    sink = checked(workspace, **VARIANTS[variant])
+    workspace.query("ALTER TABLE `rows` ADD note VARCHAR(20), ADD kept INT NOT NULL DEFAULT 7, ADD INDEX some (note)")
+    workspace.query("ALTER TABLE `rows` AUTO_INCREMENT = 100, COMMENT = 'ours'")
     write(sink)
-    assert [row["kept"] for row in ground.rows()] == [7, 7]
+    assert [row["kept"] for row in workspace.rows()] == [7, 7]
 
 
-def test_the_facts_are_short_and_name_what_the_sink_relies_on(ground: Ground) -> None:
-    made(ground)
-    assert dict(checked(ground, **UPSERT).target_facts()) == {
+def test_the_facts_are_short_and_name_what_the_sink_relies_on(workspace: MySQLWorkspace) -> None:
+    made(workspace)
+    assert dict(checked(workspace, **UPSERT).target_facts()) == {
         "engine of onceward_receipts": "InnoDB",
         "engine of onceward_watermarks": "InnoDB",
         "engine of 'rows'": "InnoDB",
@@ -320,7 +320,7 @@ def test_the_facts_are_short_and_name_what_the_sink_relies_on(ground: Ground) ->
         "columns of 'rows' that need a value": "none",
         "unique indexes of 'rows'": "PRIMARY (id)",
         "column 'id'": "bigint(20), not null",
-        "column 'name'": "varchar(20), " + ground.query("SELECT @@collation_database")[0][0],
+        "column 'name'": "varchar(20), " + workspace.query("SELECT @@collation_database")[0][0],
     }
 
 
@@ -338,15 +338,17 @@ def test_the_facts_are_short_and_name_what_the_sink_relies_on(ground: Ground) ->
     ],
 )
 def test_s95_what_the_server_says_is_told_as_busy_or_as_changed_and_no_row_is_blamed(
-    ground: Ground, sabotage: str, mend: str
+    workspace: MySQLWorkspace, sabotage: str, mend: str
 ) -> None:
-    user = f"u_{ground.database}@localhost"
-    names = {"database": ground.database, "user": user}
-    ground.query(f"CREATE USER {user}")
-    ground.query(f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, TRIGGER ON {ground.database}.* TO {user}")
-    sink = MySQLSink(ground.url(user=f"u_{ground.database}"), table="rows", two_phase=False, timeout_s=30.0).choose()
+    user = f"u_{workspace.database}@localhost"
+    names = {"database": workspace.database, "user": user}
+    workspace.query(f"CREATE USER {user}")
+    workspace.query(f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, TRIGGER ON {workspace.database}.* TO {user}")
+    sink = MySQLSink(
+        workspace.url(user=f"u_{workspace.database}"), table="rows", two_phase=False, timeout_s=30.0
+    ).choose()
     sink.check(SCHEMA, output_mode="append")
-    ground.query(sabotage.format(**names))
+    workspace.query(sabotage.format(**names))
     try:
         expected = TryAgain if "read_only" in sabotage else TargetChanged
         with pytest.raises(expected):
@@ -354,7 +356,7 @@ def test_s95_what_the_server_says_is_told_as_busy_or_as_changed_and_no_row_is_bl
         with pytest.raises(Exception):  # noqa: B017, PT011 (whatever it says: it names no row)
             sink.find_rejected(slots(sink), JOB, 0)  # type: ignore[union-attr]
     finally:
-        ground.query(mend.format(**names))
+        workspace.query(mend.format(**names))
     write(sink)
-    assert len(ground.rows()) == 2
-    ground.query(f"DROP USER {user}")
+    assert len(workspace.rows()) == 2
+    workspace.query(f"DROP USER {user}")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from mysql_ground import Ground, Rows
+from mysql_workspace import MySQLWorkspace, Rows
 
 from onceward.contracts import Committed, TransactionalWriteAheadSink, TwoPhaseCommitSink
 from onceward.sinks import MySQLSink
@@ -17,28 +17,28 @@ pytestmark = pytest.mark.cluster
 
 
 class OnServer:
-    ground: Ground
+    workspace: MySQLWorkspace
 
     @pytest.fixture(autouse=True)
-    def _database(self, ground: Ground) -> None:
+    def _database(self, workspace: MySQLWorkspace) -> None:
         # The suite leaves what it staged; every other test is held to leave nothing.
-        ground.expects_leftovers = True
-        self.ground = ground
+        workspace.expects_leftovers = True
+        self.workspace = workspace
 
     def read_rows(self) -> Rows:
-        return self.ground.rows() if self.ground.query("SHOW TABLES LIKE 'rows'") else []
+        return self.workspace.rows() if self.workspace.query("SHOW TABLES LIKE 'rows'") else []
 
 
 class TestAppend(OnServer, TwoPhaseConformance):
     def make_sink(self, name: str = "sink") -> MySQLTwoPhaseSink:
-        sink: MySQLTwoPhaseSink = self.ground.sink(name=name)
+        sink: MySQLTwoPhaseSink = self.workspace.sink(name=name)
         sink.check(SCHEMA, output_mode="append")
         return sink
 
 
 class TestAppendByTheOtherWay(OnServer, TransactionalConformance):
     def make_sink(self, name: str = "sink") -> MySQLWriteAheadSink:
-        sink = self.ground.sink(name=name).other_way
+        sink = self.workspace.sink(name=name).alternate
         assert isinstance(sink, MySQLWriteAheadSink)
         sink.check(SCHEMA, output_mode="append")
         return sink
@@ -48,43 +48,43 @@ class TestUpsert(OnServer, TransactionalConformance):
     """With a record of every row that was ever written: in the table itself a repetition would hide behind its key."""
 
     def make_sink(self, name: str = "sink") -> MySQLWriteAheadSink:
-        sink: MySQLWriteAheadSink = self.ground.sink(name=name, mode="upsert", keys=["id"], before_triggers="allow")
+        sink: MySQLWriteAheadSink = self.workspace.sink(name=name, mode="upsert", keys=["id"], before_triggers="allow")
         sink.check(SCHEMA, output_mode="update")
-        if not self.ground.query("SHOW TABLES LIKE 'written'"):
-            self.ground.query("CREATE TABLE written LIKE `rows`")
-            self.ground.query("ALTER TABLE written DROP PRIMARY KEY")
+        if not self.workspace.query("SHOW TABLES LIKE 'written'"):
+            self.workspace.query("CREATE TABLE written LIKE `rows`")
+            self.workspace.query("ALTER TABLE written DROP PRIMARY KEY")
             columns = ", ".join(f"NEW.`{column}`" for column in SCHEMA.names)
             for moment in ("AFTER INSERT", "BEFORE UPDATE"):
-                self.ground.query(
+                self.workspace.query(
                     f"CREATE TRIGGER `{moment}` {moment} ON `rows` FOR EACH ROW INSERT INTO written VALUES ({columns})"
                 )
             sink.check(SCHEMA, output_mode="update")
         return sink
 
     def read_rows(self) -> Rows:
-        return self.ground.rows("written") if self.ground.query("SHOW TABLES LIKE 'written'") else []
+        return self.workspace.rows("written") if self.workspace.query("SHOW TABLES LIKE 'written'") else []
 
 
-def test_the_chosen_way_knows_the_other_and_both_bear_the_sinks_name(ground: Ground) -> None:
+def test_the_chosen_way_knows_the_other_and_both_bear_the_sinks_name(workspace: MySQLWorkspace) -> None:
     for options in ({}, {"mode": "upsert", "keys": "id"}):
-        made = MySQLSink(ground.url(), table="rows", name="mine", **options)
+        made = MySQLSink(workspace.url(), table="rows", name="mine", **options)
         chosen = made.choose()
         assert isinstance(chosen, TransactionalWriteAheadSink if options else TwoPhaseCommitSink)
-        assert chosen.other_way is not None
-        assert isinstance(chosen.other_way, TwoPhaseCommitSink if options else TransactionalWriteAheadSink)
-        assert (chosen.name, chosen.other_way.name, made.name) == ("mine", "mine", "mine")
+        assert chosen.alternate is not None
+        assert isinstance(chosen.alternate, TwoPhaseCommitSink if options else TransactionalWriteAheadSink)
+        assert (chosen.name, chosen.alternate.name, made.name) == ("mine", "mine", "mine")
 
 
-def test_what_was_staged_as_appends_is_published_by_a_sink_that_upserts_now(ground: Ground) -> None:
-    before = ground.sink(name="sink")
+def test_what_was_staged_as_appends_is_published_by_a_sink_that_upserts_now(workspace: MySQLWorkspace) -> None:
+    before = workspace.sink(name="sink")
     before.check(SCHEMA, output_mode="append")
     context = TwoPhaseConformance.context(TestAppend(), before)
     staged = [TwoPhaseConformance.stage(TestAppend(), before, replace(context, slot=slot)) for slot in (0, 1)]
-    now = ground.sink(name="sink", mode="upsert", keys=["id"])
-    assert {handle["transaction"] for handle in now.other_way.pending(TestAppend.job)} == {
+    now = workspace.sink(name="sink", mode="upsert", keys=["id"])
+    assert {handle["transaction"] for handle in now.alternate.pending(TestAppend.job)} == {
         handle["transaction"] for handle in staged
     }
-    assert now.other_way.commit(staged[0]) == Committed()
-    now.other_way.abort(staged[1])
+    assert now.alternate.commit(staged[0]) == Committed()
+    now.alternate.abort(staged[1])
     assert list(now.receipts(TestAppend.job)) == [receipt_of(context)]
-    assert sorted(row["id"] for row in ground.rows()) == [0, 2]
+    assert sorted(row["id"] for row in workspace.rows()) == [0, 2]

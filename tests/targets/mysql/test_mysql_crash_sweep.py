@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from mysql_ground import Ground
-from mysql_inside import inside, stand_between
+from mysql_inside import inside, install_crash_points
+from mysql_workspace import MySQLWorkspace
 
 from onceward.contracts import AnySink
 from onceward.storage import LocalStorage
-from onceward.testing import CrashAt, DirectoryLogs, Ending, Harness, MemoryLogs, MemoryStorage, Outlet, Source
+from onceward.testing import CrashAt, DirectoryLogs, Ending, Harness, MemoryLogs, MemoryStorage, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.sweep import Sweep
 
@@ -29,46 +29,46 @@ SMALL = Source(ends=(2, 3), keys=2)
 """Two slots in epoch 0, one in epoch 1, a row in each."""
 
 
-def append(ground: Ground) -> tuple[Outlet, ...]:
-    return (outlet(ground, ground.sink(table="appended")),)
+def append(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
+    return (sink_under_test(workspace, workspace.sink(table="appended")),)
 
 
-def append_by_the_other_way(ground: Ground) -> tuple[Outlet, ...]:
-    return (outlet(ground, ground.sink(table="appended").other_way),)
+def append_by_the_other_way(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
+    return (sink_under_test(workspace, workspace.sink(table="appended").alternate),)
 
 
-def upsert(ground: Ground) -> tuple[Outlet, ...]:
+def upsert(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
     """Read from a record of all that was ever written: in the table a repetition would hide behind its key."""
-    sink = ground.sink(table="upserted", mode="upsert", keys=["id"], before_triggers="allow")
-    made = outlet(ground, sink)
-    if not ground.query("SHOW TABLES LIKE 'written'"):
-        ground.query("CREATE TABLE written LIKE upserted")
-        ground.query("ALTER TABLE written DROP PRIMARY KEY")
+    sink = workspace.sink(table="upserted", mode="upsert", keys=["id"], before_triggers="allow")
+    made = sink_under_test(workspace, sink)
+    if not workspace.query("SHOW TABLES LIKE 'written'"):
+        workspace.query("CREATE TABLE written LIKE upserted")
+        workspace.query("ALTER TABLE written DROP PRIMARY KEY")
         columns = ", ".join(f"NEW.`{column}`" for column in SCHEMA.names)
         for moment in ("AFTER INSERT", "BEFORE UPDATE"):
-            ground.query(
+            workspace.query(
                 f"CREATE TRIGGER `{moment}` {moment} ON upserted FOR EACH ROW INSERT INTO written VALUES ({columns})"
             )
-        made = outlet(ground, sink)
-    return (Outlet(made.sink, lambda: ground.rows("written")),)
+        made = sink_under_test(workspace, sink)
+    return (SinkUnderTest(made.sink, lambda: workspace.rows("written")),)
 
 
-def outlet(ground: Ground, sink: AnySink) -> Outlet:
+def sink_under_test(workspace: MySQLWorkspace, sink: AnySink) -> SinkUnderTest:
     sink.check(SCHEMA, output_mode="append")
-    return Outlet(sink, lambda: ground.rows("appended"))
+    return SinkUnderTest(sink, lambda: workspace.rows("appended"))
 
 
 @dataclass(frozen=True)
 class Cast:
     name: str
-    make: Callable[[Ground], tuple[Outlet, ...]]
+    make: Callable[[MySQLWorkspace], tuple[SinkUnderTest, ...]]
 
 
 CASTS = (
     Cast("append", append),
     Cast("append by the other way", append_by_the_other_way),
     Cast("upsert", upsert),
-    Cast("append and upsert", lambda ground: append(ground) + upsert(ground)),
+    Cast("append and upsert", lambda workspace: append(workspace) + upsert(workspace)),
 )
 each_cast = pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name.replace(" ", "-"))
 
@@ -76,16 +76,16 @@ each_cast = pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name.re
 class Worlds:
     """An empty target for every history, and a driver whose statements can be its last."""
 
-    def __init__(self, cast: Cast, ground: Ground, folder: Path | None = None) -> None:
-        self._ground, self._folder = ground, folder
-        self._outlets = cast.make(ground)
-        self._tables = [name for (name,) in ground.query("SHOW TABLES")]
+    def __init__(self, cast: Cast, workspace: MySQLWorkspace, folder: Path | None = None) -> None:
+        self._workspace, self._folder = workspace, folder
+        self._outlets = cast.make(workspace)
+        self._tables = [name for (name,) in workspace.query("SHOW TABLES")]
         self._worlds = 0
 
     def world(self) -> Harness:
-        assert self._ground.prepared() == []
+        assert self._workspace.prepared() == []
         for table in self._tables:
-            self._ground.query(f"DELETE FROM `{table}`")
+            self._workspace.query(f"DELETE FROM `{table}`")
         self._worlds += 1
         checkpoint = (self._folder / str(self._worlds)) if self._folder else None
         return Harness(
@@ -103,14 +103,14 @@ class Worlds:
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    stand_between(monkeypatch)
+    install_crash_points(monkeypatch)
     yield
     gc.collect()
 
 
 @each_cast
 @pytest.mark.usefixtures("between")
-def test_a_crash_at_any_point(cast: Cast, quick: Ground, tmp_path: Path, record_sweep: list[str]) -> None:
+def test_a_crash_at_any_point(cast: Cast, quick: MySQLWorkspace, tmp_path: Path, record_sweep: list[str]) -> None:
     worlds = Worlds(cast, quick, tmp_path)
     points = Sweep(worlds.world, worlds.life).points()
     record_sweep.append(f"MySQL {cast.name}: {points} crash points, checkpoint on disk")
@@ -119,7 +119,7 @@ def test_a_crash_at_any_point(cast: Cast, quick: Ground, tmp_path: Path, record_
 @pytest.mark.parametrize("cast", [CASTS[0], CASTS[2]], ids=lambda cast: cast.name)
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    one_in: int, cast: Cast, quick: Ground, record_sweep: list[str]
+    one_in: int, cast: Cast, quick: MySQLWorkspace, record_sweep: list[str]
 ) -> None:
     worlds = Worlds(cast, quick)
     sweep, begin = Sweep(worlds.world, worlds.life), random.SystemRandom().randrange(one_in)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from mysql_ground import JOB, Ground
+from mysql_workspace import JOB, MySQLWorkspace
 
 from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import (
@@ -31,7 +31,7 @@ from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed
 from onceward.identity import Fingerprint, RunId
 from onceward.sinks.mysql import xa
-from onceward.testing import Conduct, Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Behaviour, Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.conformance.base import AT, batches
 from onceward.testing.engine import SCHEMA
 from onceward.testing.servers import MariaDBServer, Proxy
@@ -42,16 +42,16 @@ REPETITIONS = 200
 
 
 @pytest.fixture
-def proxy(ground: Ground) -> Iterator[Proxy]:
-    with Proxy(ground.server.port) as proxy:
+def proxy(workspace: MySQLWorkspace) -> Iterator[Proxy]:
+    with Proxy(workspace.server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture(params=[{}, {"log-bin": "log", "server-id": 1, "sync-binlog": 1}], ids=["plain", "with a binary log"])
-def own(request: pytest.FixtureRequest) -> Iterator[Ground]:
+def own(request: pytest.FixtureRequest) -> Iterator[MySQLWorkspace]:
     """A server that a test may kill. The binary log takes part in every commit, and in the recovery from a crash."""
     server = MariaDBServer(**request.param).start()
-    yield Ground(server, "test")
+    yield MySQLWorkspace(server, "test")
     server.close()
 
 
@@ -80,14 +80,14 @@ def values(sink: Any, epoch: int, *slots: int) -> list[SlotValues]:
     ]
 
 
-def appending(ground: Ground, **options: Any) -> Any:
-    sink = ground.sink(**options)
+def appending(workspace: MySQLWorkspace, **options: Any) -> Any:
+    sink = workspace.sink(**options)
     sink.check(SCHEMA, output_mode="append")
     return sink
 
 
-def ids(ground: Ground) -> list[int]:
-    return sorted(row["id"] for row in ground.rows())
+def ids(workspace: MySQLWorkspace) -> list[int]:
+    return sorted(row["id"] for row in workspace.rows())
 
 
 def once(*epochs: int) -> list[int]:
@@ -97,7 +97,9 @@ def once(*epochs: int) -> list[int]:
 # --- lost replies -------------------------------------------------------------------------------
 
 
-def test_the_reply_to_a_commit_is_lost_again_and_again(quick: Ground, proxy: Proxy, record_sweep: list[str]) -> None:
+def test_the_reply_to_a_commit_is_lost_again_and_again(
+    quick: MySQLWorkspace, proxy: Proxy, record_sweep: list[str]
+) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -122,7 +124,9 @@ def test_the_reply_to_a_commit_is_lost_again_and_again(quick: Ground, proxy: Pro
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["executor dies", "executor discards"])
-def test_the_reply_to_a_prepare_is_lost(dies: bool, quick: Ground, proxy: Proxy, record_sweep: list[str]) -> None:
+def test_the_reply_to_a_prepare_is_lost(
+    dies: bool, quick: MySQLWorkspace, proxy: Proxy, record_sweep: list[str]
+) -> None:
     sink = appending(quick, port=proxy.port)
     for epoch in range(REPETITIONS // 2):
         proxy.cut_after(b"XA PREPARE")
@@ -142,11 +146,13 @@ def test_the_reply_to_a_prepare_is_lost(dies: bool, quick: Ground, proxy: Proxy,
     record_sweep.append(f"MySQL, XA PREPARE: {proxy.cuts} replies lost")
 
 
-def test_the_reply_to_the_commit_of_an_upsert_is_lost(quick: Ground, proxy: Proxy, record_sweep: list[str]) -> None:
+def test_the_reply_to_the_commit_of_an_upsert_is_lost(
+    quick: MySQLWorkspace, proxy: Proxy, record_sweep: list[str]
+) -> None:
     """Counted by a second sink, which appends by the same way: there a repetition would show."""
     for options in ({"mode": "upsert", "keys": "id", "table": "rows"}, {"table": "appended"}):
         sink = quick.sink(port=proxy.port, **options)
-        sink = sink if options.get("keys") else sink.other_way
+        sink = sink if options.get("keys") else sink.alternate
         sink.check(SCHEMA, output_mode="update")
         cuts = proxy.cuts
         for epoch in range(REPETITIONS // 2):
@@ -160,7 +166,7 @@ def test_the_reply_to_the_commit_of_an_upsert_is_lost(quick: Ground, proxy: Prox
     record_sweep.append(f"MySQL, COMMIT: {proxy.cuts} replies lost")
 
 
-def test_any_reply_is_lost(quick: Ground, proxy: Proxy, record_sweep: list[str]) -> None:
+def test_any_reply_is_lost(quick: MySQLWorkspace, proxy: Proxy, record_sweep: list[str]) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -189,10 +195,10 @@ def until_known(sink: Any, handle: Handle) -> Any:
                 return outcome
 
 
-def test_a_job_whose_commits_lose_their_replies_delivers_each_row_once(quick: Ground, proxy: Proxy) -> None:
+def test_a_job_whose_commits_lose_their_replies_delivers_each_row_once(quick: MySQLWorkspace, proxy: Proxy) -> None:
     sink = appending(quick, port=proxy.port)
     limits = PublishLimits(deadline_s=60.0)
-    harness = Harness(Outlet(sink, quick.rows), source=Source(ends=(4, 8, 12)), limits=limits)
+    harness = Harness(SinkUnderTest(sink, quick.rows), source=Source(ends=(4, 8, 12)), limits=limits)
     proxy.cut_after(b"XA COMMIT", times=5)
     assert harness.life() == Finished()
     assert proxy.cuts == 5
@@ -202,7 +208,7 @@ def test_a_job_whose_commits_lose_their_replies_delivers_each_row_once(quick: Gr
 # --- the server dies, or does not answer --------------------------------------------------------
 
 
-def test_the_server_is_killed_between_pre_commit_and_publish(own: Ground) -> None:
+def test_the_server_is_killed_between_pre_commit_and_publish(own: MySQLWorkspace) -> None:
     sink = appending(own)
     for epoch in range(3):
         handles = [stage(sink, context(sink, epoch, slot)) for slot in (0, 1)]
@@ -219,7 +225,7 @@ def test_the_server_is_killed_between_pre_commit_and_publish(own: Ground) -> Non
     assert own.prepared() == []
 
 
-def test_the_server_is_killed_at_random_moments(own: Ground, record_sweep: list[str]) -> None:
+def test_the_server_is_killed_at_random_moments(own: MySQLWorkspace, record_sweep: list[str]) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -262,12 +268,14 @@ def deliver_epoch(sink: Any, epoch: int) -> None:
             return
 
 
-def test_a_server_that_is_down_for_longer_than_every_retry_keeps_the_epochs_waiting(own: Ground) -> None:
+def test_a_server_that_is_down_for_longer_than_every_retry_keeps_the_epochs_waiting(own: MySQLWorkspace) -> None:
     sinks = [appending(own), appending(own, table="upserted", mode="upsert", keys="id")]
     tables = ("`rows`", "upserted")
-    outlets = [Outlet(sink, lambda table=table: own.rows(table)) for sink, table in zip(sinks, tables, strict=True)]
-    harness = Harness(*outlets, source=Source(ends=(4, 8)))
-    ending = harness.life(conduct=Conduct(hooks=Hooks(on_decision=lambda epoch: own.server.stop())))
+    sinks_under_test = [
+        SinkUnderTest(sink, lambda table=table: own.rows(table)) for sink, table in zip(sinks, tables, strict=True)
+    ]
+    harness = Harness(*sinks_under_test, source=Source(ends=(4, 8)))
+    ending = harness.life(behaviour=Behaviour(hooks=Hooks(on_decision=lambda epoch: own.server.stop())))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, PublishFailed)
     own.server.start()
@@ -277,7 +285,7 @@ def test_a_server_that_is_down_for_longer_than_every_retry_keeps_the_epochs_wait
     assert own.prepared() == []
 
 
-def test_a_commit_that_is_carried_out_after_its_sender_gave_up_is_found(own: Ground) -> None:
+def test_a_commit_that_is_carried_out_after_its_sender_gave_up_is_found(own: MySQLWorkspace) -> None:
     sink = appending(own)
     impatient = own.sink(timeout_s=1.0)
     handle = stage(sink, context(sink, 0))
@@ -295,10 +303,10 @@ def test_a_commit_that_is_carried_out_after_its_sender_gave_up_is_found(own: Gro
 
 
 def test_a_transaction_whose_connection_is_still_open_is_never_taken_for_lost(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    workspace: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(xa, "_PATIENCE_S", 0.1)
-    sink = appending(ground)
+    sink = appending(workspace)
     kept = sink.begin_transaction(context(sink, 0))
     monkeypatch.setattr(kept, "let_go", lambda: None)
     sink.invoke(kept, batches(0)[0])
@@ -314,7 +322,7 @@ def test_a_transaction_whose_connection_is_still_open_is_never_taken_for_lost(
     assert sink.commit(handle) == AlreadyCommitted()
 
 
-def test_a_commit_right_behind_the_pre_commit_waits_for_the_connection_to_end(quick: Ground) -> None:
+def test_a_commit_right_behind_the_pre_commit_waits_for_the_connection_to_end(quick: MySQLWorkspace) -> None:
     """The server notices the end of a connection some milliseconds late, and says XAER_NOTA until then."""
     sink = appending(quick)
     for epoch in range(REPETITIONS):
@@ -323,10 +331,10 @@ def test_a_commit_right_behind_the_pre_commit_waits_for_the_connection_to_end(qu
 
 
 def test_a_commit_that_the_server_confirms_and_does_not_carry_out_is_not_believed(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    workspace: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(xa, "_PATIENCE_S", 0.0)
-    sink = appending(ground)
+    sink = appending(workspace)
     handle = stage(sink, context(sink, 0))
     execute = Session.execute
 
@@ -342,7 +350,7 @@ def test_a_commit_that_the_server_confirms_and_does_not_carry_out_is_not_believe
 @pytest.mark.parametrize("own", [{}], indirect=True, ids=["plain"])
 @pytest.mark.parametrize("verb", ["COMMIT", "ROLLBACK"])
 def test_a_transaction_that_the_server_lost_sight_of_is_neither_committed_nor_lost(
-    verb: str, own: Ground, monkeypatch: pytest.MonkeyPatch, record_sweep: list[str]
+    verb: str, own: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch, record_sweep: list[str]
 ) -> None:
     """MariaDB answers OK and does nothing when it is asked just while the connection that prepared it ends."""
     monkeypatch.setattr(xa, "_PATIENCE_S", 0.0)
@@ -367,21 +375,21 @@ def test_a_transaction_that_the_server_lost_sight_of_is_neither_committed_nor_lo
 
 def lose_sight(sink: Any, verb: str, tries: int = 4000) -> int | None:
     """Ask for transactions while their connections end, until one is lost sight of: its epoch."""
-    askers = [sink._settings.connect() for _ in range(2)]
-    with sink._settings.connect(lock_wait_s=1) as looker:
+    askers = [sink._options.connect() for _ in range(2)]
+    with sink._options.connect(lock_wait_s=1) as looker:
         for epoch in range(tries):
             where = context(sink, epoch)
             done, name = threading.Event(), xa.xid(where.transaction)
-            with sink._settings.connect() as session:
+            with sink._options.connect() as session:
                 session.execute(f"XA START {name}")
                 receipt = Receipt(JOB.name, JOB.generation, sink.name, epoch, 0, where.fingerprint)
-                sink._ledger.write(session, receipt, transaction=where.transaction)
+                sink._receipts.write(session, receipt, transaction=where.transaction)
                 session.execute(f"XA END {name}")
                 session.execute(f"XA PREPARE {name}")
                 asking = [in_background(partial(ask_until, asker, f"XA {verb} {name}", done)) for asker in askers]
             assert all(asked.wait(30) for asked in asking)
             try:
-                sink._ledger.is_committed(looker, where.transaction)
+                sink._receipts.is_committed(looker, where.transaction)
             except MySQLError:
                 return epoch
     return None
@@ -397,15 +405,17 @@ def ask_until(session: Session, statement: str, done: threading.Event) -> None:
                 raise
 
 
-def test_a_receipt_that_is_not_committed_yet_is_waited_for(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receipt_that_is_not_committed_yet_is_waited_for(
+    workspace: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another driver's commit, caught between leaving the list of prepared transactions and its end."""
     monkeypatch.setattr(xa, "_PATIENCE_S", 0.0)
-    sink = appending(ground)
+    sink = appending(workspace)
     where = context(sink, 0)
-    with sink._settings.connect() as halfway:
+    with sink._options.connect() as halfway:
         halfway.execute("START TRANSACTION")
         receipt = Receipt(JOB.name, JOB.generation, sink.name, 0, 0, where.fingerprint)
-        sink._ledger.write(halfway, receipt, transaction=where.transaction)
+        sink._receipts.write(halfway, receipt, transaction=where.transaction)
         assert isinstance(sink.commit({"transaction": str(where.transaction)}), RetryLater)
         halfway.execute("COMMIT")
     assert sink.commit({"transaction": str(where.transaction)}) == AlreadyCommitted()
@@ -413,8 +423,8 @@ def test_a_receipt_that_is_not_committed_yet_is_waited_for(ground: Ground, monke
     assert isinstance(sink.commit({"transaction": str(gone.transaction)}), Lost)
 
 
-def test_what_was_rolled_back_behind_our_back_is_lost_and_named(ground: Ground) -> None:
-    sink = appending(ground)
+def test_what_was_rolled_back_behind_our_back_is_lost_and_named(workspace: MySQLWorkspace) -> None:
+    sink = appending(workspace)
     handle = stage(sink, context(sink, 3))
     sink.abort(handle)
     outcome = sink.commit(handle)
@@ -422,26 +432,28 @@ def test_what_was_rolled_back_behind_our_back_is_lost_and_named(ground: Ground) 
     assert str(handle["transaction"]) in outcome.why
 
 
-def test_transactions_that_are_not_ours_are_left_alone(ground: Ground) -> None:
-    sink = appending(ground)
+def test_transactions_that_are_not_ours_are_left_alone(workspace: MySQLWorkspace) -> None:
+    sink = appending(workspace)
     mine = context(sink, 0)
     foreign = ["someone-else", str(replace(mine, job=replace(JOB, generation="bbbbbbbb")).transaction), "ow1_"]
     for name in foreign:
-        with sink._settings.connect() as session:
+        with sink._options.connect() as session:
             prepare_elsewhere(session, f"'{name}'")
     # Our very name, but not in our form.
     for name in (f"'{mine.transaction}', 'branch', 7", f"'{replace(mine, slot=1).transaction}', '', 7"):
-        with sink._settings.connect() as session:
+        with sink._options.connect() as session:
             prepare_elsewhere(session, name)
     assert list(sink.pending(JOB)) == []
-    harness = Harness(Outlet(sink, ground.rows), source=Source(ends=(4, 8)))
+    harness = Harness(SinkUnderTest(sink, workspace.rows), source=Source(ends=(4, 8)))
     harness.drain()
     assert harness.problems() == []
     foreign.append(str(replace(mine, slot=1).transaction))
-    assert sorted(ground.prepared()) == sorted([*(n.encode() for n in foreign), f"{mine.transaction}branch".encode()])
+    assert sorted(workspace.prepared()) == sorted(
+        [*(n.encode() for n in foreign), f"{mine.transaction}branch".encode()]
+    )
     for name in foreign:
-        ground.query(f"XA ROLLBACK '{name}'")
-    ground.query(f"XA ROLLBACK '{mine.transaction}', 'branch', 7")
+        workspace.query(f"XA ROLLBACK '{name}'")
+    workspace.query(f"XA ROLLBACK '{mine.transaction}', 'branch', 7")
 
 
 def prepare_elsewhere(session: Session, name: str) -> None:
@@ -450,9 +462,9 @@ def prepare_elsewhere(session: Session, name: str) -> None:
         session.execute(statement)
 
 
-def test_receipts_are_pruned_while_transactions_are_prepared(ground: Ground) -> None:
+def test_receipts_are_pruned_while_transactions_are_prepared(workspace: MySQLWorkspace) -> None:
     """A delete that scanned the table would wait for every receipt that is not committed yet."""
-    sink = appending(ground)
+    sink = appending(workspace)
     for epoch in range(3):
         assert sink.commit(stage(sink, context(sink, epoch))) == Committed()
     waiting = [stage(sink, context(sink, epoch, attempt=9)) for epoch in (0, 3, 4)]
@@ -493,7 +505,7 @@ def both(first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def test_two_drivers_commit_the_same_transactions_at_once(quick: Ground) -> None:
+def test_two_drivers_commit_the_same_transactions_at_once(quick: MySQLWorkspace) -> None:
     sink, other = appending(quick), quick.sink()
     rounds = 60
     for epoch in range(rounds):
@@ -503,7 +515,7 @@ def test_two_drivers_commit_the_same_transactions_at_once(quick: Ground) -> None
     assert ids(quick) == [10 * epoch + row for epoch in range(rounds) for row in range(4)]
 
 
-def test_one_driver_aborts_what_the_other_commits(quick: Ground) -> None:
+def test_one_driver_aborts_what_the_other_commits(quick: MySQLWorkspace) -> None:
     sink, other = appending(quick), quick.sink()
     visible = []
     for epoch in range(60):
@@ -516,8 +528,8 @@ def test_one_driver_aborts_what_the_other_commits(quick: Ground) -> None:
         assert ids(quick) == once(*visible)
 
 
-def test_two_drivers_send_the_same_epoch_at_once(quick: Ground) -> None:
-    sink, other = (quick.sink(table="rows").other_way for _ in range(2))
+def test_two_drivers_send_the_same_epoch_at_once(quick: MySQLWorkspace) -> None:
+    sink, other = (quick.sink(table="rows").alternate for _ in range(2))
     sink.check(SCHEMA, output_mode="append")
     rounds = 40
     for epoch in range(rounds):
@@ -529,9 +541,9 @@ def test_two_drivers_send_the_same_epoch_at_once(quick: Ground) -> None:
     assert ids(quick) == [10 * epoch + row for epoch in range(rounds) for row in range(4)]
 
 
-def test_nothing_is_pruned_while_a_publisher_is_at_work(ground: Ground) -> None:
+def test_nothing_is_pruned_while_a_publisher_is_at_work(workspace: MySQLWorkspace) -> None:
     """A publisher that is paused after its look for receipts must find them still there when it goes on."""
-    sink = ground.sink().other_way
+    sink = workspace.sink().alternate
     sink.check(SCHEMA, output_mode="append")
     reading, go_on = threading.Event(), threading.Event()
     (slot,) = values(sink, 0, 0)
@@ -543,20 +555,20 @@ def test_nothing_is_pruned_while_a_publisher_is_at_work(ground: Ground) -> None:
 
     sent = in_background(lambda: sink.send_transaction([replace(slot, read=slowly)], JOB, 0, AT))
     assert reading.wait(30)
-    pruned = in_background(lambda: ground.sink().forget(JOB, 5))
+    pruned = in_background(lambda: workspace.sink().forget(JOB, 5))
     assert not pruned.wait(0.5)
     go_on.set()
     assert sent.wait(30)
     assert pruned.wait(30)
     assert sink.send_transaction([slot], JOB, 0, AT)
-    assert ids(ground) == once(0)
+    assert ids(workspace) == once(0)
 
 
-def test_a_reader_sees_whole_slots_and_whole_epochs_and_nothing_early(quick: Ground) -> None:
+def test_a_reader_sees_whole_slots_and_whole_epochs_and_nothing_early(quick: MySQLWorkspace) -> None:
     append = appending(quick)
     whole = quick.sink(table="result", mode="replace")
     whole.check(SCHEMA, output_mode="complete")
-    reader = Ground(quick.server, quick.database)
+    reader = MySQLWorkspace(quick.server, quick.database)
     stop, wrong = threading.Event(), []
 
     def read() -> None:
@@ -579,5 +591,5 @@ def test_a_reader_sees_whole_slots_and_whole_epochs_and_nothing_early(quick: Gro
     assert sorted(row["id"] for row in quick.rows("result")) == [390, 391, 392, 393]
 
 
-def reader_pairs(ground: Ground) -> set[tuple[int, int]]:
-    return {(row["epoch"], row["slot"]) for row in ground.rows()}
+def reader_pairs(workspace: MySQLWorkspace) -> set[tuple[int, int]]:
+    return {(row["epoch"], row["slot"]) for row in workspace.rows()}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mysql_ground import JOB, Ground
+from mysql_workspace import JOB, MySQLWorkspace
 
 from onceward.connections.mysql import MySQLError, Session
-from onceward.contracts import Committed, Grade, Handle, Needs, Receipt, SlotContext, SlotValues, TryAgain
+from onceward.contracts import Committed, Handle, Receipt, Severity, SlotContext, SlotValues, TryAgain, Workload
 from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed, RowsRejected, TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, RunId
@@ -21,7 +21,7 @@ from onceward.recovery import find_poison, look_at
 from onceward.sinks import MySQLSink
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
-from onceward.testing import Crashed, DiesAt, Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Crashed, DiesAt, Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.conformance.base import AT
 from onceward.testing.engine import SCHEMA
 
@@ -89,10 +89,10 @@ PREPARED = {
 }
 
 
-def made(ground: Ground, statements: list[str]) -> Ground:
+def made(workspace: MySQLWorkspace, statements: list[str]) -> MySQLWorkspace:
     for statement in statements:
-        ground.query(statement)
-    return ground
+        workspace.query(statement)
+    return workspace
 
 
 def context(sink: Any, *, slot: int = 0, attempt: int = 1, epoch: int = 0) -> SlotContext:
@@ -118,9 +118,9 @@ def values(sink: Any, *slots: int, batch: pa.RecordBatch = SEVEN) -> list[SlotVa
 
 
 @contextmanager
-def locked(ground: Ground, *tables: str) -> Iterator[None]:
+def locked(workspace: MySQLWorkspace, *tables: str) -> Iterator[None]:
     """By someone else."""
-    with ground.sink(two_phase=False)._settings.connect() as other:
+    with workspace.sink(two_phase=False)._options.connect() as other:
         other.execute("LOCK TABLES " + ", ".join(f"{table} WRITE" for table in tables))
         yield
 
@@ -138,20 +138,20 @@ def in_time(seconds: float = 15.0) -> Iterator[None]:
 
 @pytest.mark.parametrize("shape", LOGGED)
 def test_a_table_in_which_inserts_wait_for_each_other_is_served_from_the_log_and_the_reason_is_told(
-    shape: str, ground: Ground, caplog: pytest.LogCaptureFixture
+    shape: str, workspace: MySQLWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     statements, why = LOGGED[shape]
-    sink = made(ground, statements).sink(before_triggers="allow")
+    sink = made(workspace, statements).sink(before_triggers="allow")
     assert isinstance(sink, MySQLWriteAheadSink)
-    assert isinstance(sink.other_way, MySQLTwoPhaseSink), "for what an earlier start has prepared"
+    assert isinstance(sink.alternate, MySQLTwoPhaseSink), "for what an earlier start has prepared"
     with caplog.at_level(logging.WARNING, "onceward"):
         sink.check(SEVEN.schema, output_mode="append")
     assert [why in record.getMessage() for record in caplog.records] == [True]
-    found = {finding.about: finding for finding in sink.cautions(Needs(2, 10))}
-    assert found["way"].grade is Grade.FINE
-    assert why in found["way"].says
+    found = {finding.about: finding for finding in sink.diagnose(Workload(2, 10))}
+    assert found["mechanism"].severity is Severity.OK
+    assert why in found["mechanism"].detail
     with pytest.raises(TargetRefused) as refused:
-        ground.sink(two_phase=True)
+        workspace.sink(two_phase=True)
     assert why in str(refused.value)
     assert refused.value.sink == "mysql:rows"
     assert "two_phase=False" in str(refused.value.hint)
@@ -159,11 +159,11 @@ def test_a_table_in_which_inserts_wait_for_each_other_is_served_from_the_log_and
 
 @pytest.mark.parametrize("shape", PREPARED)
 def test_a_table_in_which_they_do_not_is_served_by_xa_and_none_waits(
-    shape: str, ground: Ground, caplog: pytest.LogCaptureFixture
+    shape: str, workspace: MySQLWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sink = made(ground, PREPARED[shape]).sink(**SHORT)
+    sink = made(workspace, PREPARED[shape]).sink(**SHORT)
     assert isinstance(sink, MySQLTwoPhaseSink)
-    assert isinstance(ground.sink(two_phase=True), MySQLTwoPhaseSink)
+    assert isinstance(workspace.sink(two_phase=True), MySQLTwoPhaseSink)
     with caplog.at_level(logging.WARNING, "onceward"):
         sink.check(SEVEN.schema, output_mode="append")
     assert caplog.records == []
@@ -171,64 +171,76 @@ def test_a_table_in_which_they_do_not_is_served_by_xa_and_none_waits(
         handles = [stage(sink, context(sink, slot=slot)) for slot in (0, 1)]
         handles.append(stage(sink, context(sink, slot=1, attempt=2)))
         assert list(sink.commit_all(handles)) == [Committed()] * 3
-    assert len(ground.rows()) == 3
+    assert len(workspace.rows()) == 3
 
 
-def test_a_key_that_the_server_would_count_and_the_stream_fills_is_refused_with_the_way(ground: Ground) -> None:
-    made(ground, PREPARED["a key that counts"])
+def test_a_key_that_the_server_would_count_and_the_stream_fills_is_refused_with_the_way(
+    workspace: MySQLWorkspace,
+) -> None:
+    made(workspace, PREPARED["a key that counts"])
     filled = pa.schema({"id": pa.int64(), "N": pa.int64()})
     with pytest.raises(TargetRefused, match="index 'PRIMARY' is unique, and the stream fills it") as refused:
-        ground.sink().check(filled, output_mode="append")
+        workspace.sink().check(filled, output_mode="append")
     assert "two_phase=False" in str(refused.value.hint)
-    ground.sink(two_phase=False).check(filled, output_mode="append")
+    workspace.sink(two_phase=False).check(filled, output_mode="append")
 
 
-def test_only_appends_can_be_asked_to_be_prepared(ground: Ground) -> None:
+def test_only_appends_can_be_asked_to_be_prepared(workspace: MySQLWorkspace) -> None:
     with pytest.raises(Exception, match="mode upsert cannot wait in prepared transactions"):
-        MySQLSink(ground.url(), table="rows", mode="upsert", keys=["id"], two_phase=True)
+        MySQLSink(workspace.url(), table="rows", mode="upsert", keys=["id"], two_phase=True)
 
 
 # --- 75 and 76 ----------------------------------------------------------------------------------
 
 
-def test_s75_one_key_in_two_slots_of_an_epoch_ends_as_a_rejected_row(ground: Ground) -> None:
-    ground.query(f"CREATE TABLE `rows` ({COLUMNS}, half bigint AS (id DIV 2) STORED, UNIQUE once (half))")
-    sink = ground.sink(**SHORT)
+def test_s75_one_key_in_two_slots_of_an_epoch_ends_as_a_rejected_row(workspace: MySQLWorkspace) -> None:
+    workspace.query(f"CREATE TABLE `rows` ({COLUMNS}, half bigint AS (id DIV 2) STORED, UNIQUE once (half))")
+    sink = workspace.sink(**SHORT)
     sink.check(SCHEMA, output_mode="append")
-    harness = Harness(Outlet(sink, ground.rows, ordered=False), source=Source(ends=(4,), keys=2), rows_in_a_batch=1)
+    harness = Harness(
+        SinkUnderTest(sink, workspace.rows, ordered=False), source=Source(ends=(4,), keys=2), rows_in_a_batch=1
+    )
     with in_time():
         ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, RowsRejected), ending
     assert "Duplicate entry" in str(ending.error)
     seen, _ = look_at(
-        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
     )
     found = find_poison(seen)
     assert [(row.values["id"], row.values["slot"]) for row in found] == [(1, 1), (3, 1)], "0 and 2 are in slot 0"
     assert all("Duplicate entry" in row.why for row in found)
-    assert (list(ground.rows()), ground.prepared()) == ([], [])
-    ground.query("DROP INDEX once ON `rows`")
+    assert (list(workspace.rows()), workspace.prepared()) == ([], [])
+    workspace.query("DROP INDEX once ON `rows`")
     harness.drain()
     assert harness.problems() == []
 
 
-def test_s76_a_second_attempt_does_not_meet_the_first_ones_locks_where_keys_are_unique(ground: Ground) -> None:
-    ground.query("CREATE TABLE `rows` (id bigint PRIMARY KEY, `key` bigint)")
-    sink = ground.sink(**SHORT)
+def test_s76_a_second_attempt_does_not_meet_the_first_ones_locks_where_keys_are_unique(
+    workspace: MySQLWorkspace,
+) -> None:
+    workspace.query("CREATE TABLE `rows` (id bigint PRIMARY KEY, `key` bigint)")
+    sink = workspace.sink(**SHORT)
     sink.check(SEVEN.schema, output_mode="append")
     with in_time():
         assert sink.send_transaction(values(sink, 0), JOB, 0, AT)
         assert sink.send_transaction(values(sink, 0), JOB, 0, AT)
-    assert ground.rows() == [{"id": 7, "key": 7}], "the second finds the receipt of the first"
+    assert workspace.rows() == [{"id": 7, "key": 7}], "the second finds the receipt of the first"
 
 
-def test_s76_after_an_index_came_in_mid_run_the_attempt_fails_in_time_and_a_start_takes_the_log(ground: Ground) -> None:
-    ground.query(PLAIN)
-    sink = ground.sink(**SHORT)
+def test_s76_after_an_index_came_in_mid_run_the_attempt_fails_in_time_and_a_start_takes_the_log(
+    workspace: MySQLWorkspace,
+) -> None:
+    workspace.query(PLAIN)
+    sink = workspace.sink(**SHORT)
     assert isinstance(sink, MySQLTwoPhaseSink)
     sink.check(SEVEN.schema, output_mode="append")
-    ground.query("CREATE UNIQUE INDEX late ON `rows` (id)")
+    workspace.query("CREATE UNIQUE INDEX late ON `rows` (id)")
     first = context(sink)
     handle = stage(sink, first)
     with in_time(), pytest.raises(TargetUnavailable) as failed:
@@ -237,52 +249,54 @@ def test_s76_after_an_index_came_in_mid_run_the_attempt_fails_in_time_and_a_star
     assert f"the prepared transaction {first.transaction}" in str(failed.value)
     assert (failed.value.epoch, failed.value.sink) == (0, "mysql:rows")
     assert "start again" in str(failed.value.hint)
-    restarted = ground.sink(**SHORT)
+    restarted = workspace.sink(**SHORT)
     assert isinstance(restarted, MySQLWriteAheadSink)
-    assert isinstance(restarted.other_way, MySQLTwoPhaseSink)
-    restarted.other_way.abort(handle)
+    assert isinstance(restarted.alternate, MySQLTwoPhaseSink)
+    restarted.alternate.abort(handle)
     assert restarted.send_transaction(values(restarted, 0), JOB, 0, AT)
-    assert ground.rows() == [{"id": 7, "key": 7}]
+    assert workspace.rows() == [{"id": 7, "key": 7}]
 
 
-def test_what_was_prepared_before_is_published_by_a_start_that_takes_the_log(ground: Ground) -> None:
+def test_what_was_prepared_before_is_published_by_a_start_that_takes_the_log(workspace: MySQLWorkspace) -> None:
     """An index would wait for the prepared transactions; so it comes while the first ones are not loaded yet."""
-    ground.query(f"CREATE TABLE `rows` ({COLUMNS})")
-    sink = ground.sink()
+    workspace.query(f"CREATE TABLE `rows` ({COLUMNS})")
+    sink = workspace.sink()
     sink.check(SCHEMA, output_mode="append")
-    ground.query("CREATE UNIQUE INDEX late ON `rows` (id)")
-    harness = Harness(Outlet(sink, ground.rows, ordered=False), source=Source(ends=(4, 8), keys=4), rows_in_a_batch=1)
+    workspace.query("CREATE UNIQUE INDEX late ON `rows` (id)")
+    harness = Harness(
+        SinkUnderTest(sink, workspace.rows, ordered=False), source=Source(ends=(4, 8), keys=4), rows_in_a_batch=1
+    )
     assert isinstance(harness.life(DiesAt("sink mysql:rows commit_all")), Crashed)
-    assert len(ground.prepared()) == 2
-    restarted = ground.sink()
+    assert len(workspace.prepared()) == 2
+    restarted = workspace.sink()
     assert isinstance(restarted, MySQLWriteAheadSink)
-    harness.outlets = (Outlet(restarted, ground.rows, ordered=False),)
+    harness.sinks_under_test = (SinkUnderTest(restarted, workspace.rows, ordered=False),)
     harness.drain()
     assert harness.problems() == []
-    assert ground.prepared() == []
-    ways = ground.query("SELECT DISTINCT epoch, receipt LIKE 'wal%' FROM onceward_receipts ORDER BY epoch")
-    assert ways == [(0, 0), (1, 1)]
+    assert workspace.prepared() == []
+    variants = workspace.query("SELECT DISTINCT epoch, receipt LIKE 'wal%' FROM onceward_receipts ORDER BY epoch")
+    assert variants == [(0, 0), (1, 1)]
 
 
 # --- 77: a table that others hold locked --------------------------------------------------------
 
 
 @pytest.mark.parametrize("table", ["`rows`", "onceward_receipts"])
-def test_s77_staging_into_a_locked_table_fails_in_time(table: str, ground: Ground) -> None:
-    sink = ground.sink(**SHORT)
+def test_s77_staging_into_a_locked_table_fails_in_time(table: str, workspace: MySQLWorkspace) -> None:
+    sink = workspace.sink(**SHORT)
     assert isinstance(sink, MySQLTwoPhaseSink)
     sink.check(SEVEN.schema, output_mode="append")
-    with locked(ground, table), in_time(), pytest.raises(TargetUnavailable, match="lock_timeout_s = 1"):
+    with locked(workspace, table), in_time(), pytest.raises(TargetUnavailable, match="lock_timeout_s = 1"):
         stage(sink, context(sink))
     assert sink.commit(stage(sink, context(sink))) == Committed()
-    assert len(ground.rows()) == 1
+    assert len(workspace.rows()) == 1
 
 
-def test_s77_rows_that_another_transaction_holds_are_told_with_its_session(ground: Ground) -> None:
-    ground.query("CREATE TABLE `rows` (id bigint PRIMARY KEY, `key` bigint)")
-    sink = ground.sink(**SHORT)
+def test_s77_rows_that_another_transaction_holds_are_told_with_its_session(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE TABLE `rows` (id bigint PRIMARY KEY, `key` bigint)")
+    sink = workspace.sink(**SHORT)
     sink.check(SEVEN.schema, output_mode="append")
-    with sink._settings.connect() as other:
+    with sink._options.connect() as other:
         number = other.execute("SELECT CONNECTION_ID()")[0][0]
         other.execute("START TRANSACTION")
         other.execute("INSERT INTO `rows` VALUES (7, 0)")
@@ -297,17 +311,17 @@ def test_s77_rows_that_another_transaction_holds_are_told_with_its_session(groun
     "options", [{"two_phase": False}, {"mode": "upsert", "keys": ["id"]}], ids=["append", "upsert"]
 )
 def test_s77_publishing_into_a_locked_table_stops_at_the_deadline_and_goes_on_when_it_is_free(
-    options: dict[str, Any], ground: Ground
+    options: dict[str, Any], workspace: MySQLWorkspace
 ) -> None:
-    sink = ground.sink(**SHORT, **options)
+    sink = workspace.sink(**SHORT, **options)
     sink.check(SCHEMA, output_mode="update" if options.get("mode") else "append")
     harness = Harness(
-        Outlet(sink, ground.rows, ordered=False),
+        SinkUnderTest(sink, workspace.rows, ordered=False),
         source=Source(ends=(4, 8), keys=4),
         rows_in_a_batch=1,
         limits=PublishLimits(deadline_s=0.5),
     )
-    with locked(ground, "`rows`"), in_time():
+    with locked(workspace, "`rows`"), in_time():
         ending = harness.life()
         assert isinstance(ending, Failed)
         assert isinstance(ending.error, PublishFailed), ending
@@ -316,11 +330,11 @@ def test_s77_publishing_into_a_locked_table_stops_at_the_deadline_and_goes_on_wh
     assert harness.problems() == []
 
 
-def test_s77_questions_about_locked_receipts_are_answered_in_time_or_not_at_all(ground: Ground) -> None:
+def test_s77_questions_about_locked_receipts_are_answered_in_time_or_not_at_all(workspace: MySQLWorkspace) -> None:
     """At a start, and when it stops."""
-    sink = ground.sink(**SHORT)
+    sink = workspace.sink(**SHORT)
     sink.check(SEVEN.schema, output_mode="append")
-    with locked(ground, "onceward_receipts", "onceward_watermarks"):
+    with locked(workspace, "onceward_receipts", "onceward_watermarks"):
         with in_time(), pytest.raises(MySQLError, match="Lock wait timeout"):
             list(sink.receipts(JOB))
         with in_time(), pytest.raises(MySQLError, match="Lock wait timeout"):
@@ -329,30 +343,30 @@ def test_s77_questions_about_locked_receipts_are_answered_in_time_or_not_at_all(
     assert list(sink.receipts(JOB)) == []
 
 
-def test_s77_a_start_while_the_table_is_locked_ends_in_time(ground: Ground) -> None:
-    ground.sink().check(SEVEN.schema, output_mode="append")
-    with locked(ground, "`rows`"), in_time(), pytest.raises(TargetUnavailable, match="lock_timeout_s = 1"):
-        ground.sink(**SHORT).check(SEVEN.schema, output_mode="append")
+def test_s77_a_start_while_the_table_is_locked_ends_in_time(workspace: MySQLWorkspace) -> None:
+    workspace.sink().check(SEVEN.schema, output_mode="append")
+    with locked(workspace, "`rows`"), in_time(), pytest.raises(TargetUnavailable, match="lock_timeout_s = 1"):
+        workspace.sink(**SHORT).check(SEVEN.schema, output_mode="append")
 
 
-def test_a_statement_that_takes_too_long_is_no_rows_fault(ground: Ground) -> None:
-    ground.query(PLAIN)
-    ground.query("CREATE TRIGGER tell BEFORE INSERT ON `rows` FOR EACH ROW SET NEW.`key` = NEW.`key` + SLEEP(30)")
-    sink = ground.sink(timeout_s=1.0, before_triggers="allow")
+def test_a_statement_that_takes_too_long_is_no_rows_fault(workspace: MySQLWorkspace) -> None:
+    workspace.query(PLAIN)
+    workspace.query("CREATE TRIGGER tell BEFORE INSERT ON `rows` FOR EACH ROW SET NEW.`key` = NEW.`key` + SLEEP(30)")
+    sink = workspace.sink(timeout_s=1.0, before_triggers="allow")
     assert isinstance(sink, MySQLWriteAheadSink)
     sink.check(SEVEN.schema, output_mode="append")
     with in_time(), pytest.raises(TryAgain):
         sink.send_transaction(values(sink, 0), JOB, 0, AT)
     with in_time(), pytest.raises(MySQLError):
         sink.find_rejected(values(sink, 0), JOB, 0)
-    ground.query("DROP TRIGGER tell")
+    workspace.query("DROP TRIGGER tell")
     sink.check(SEVEN.schema, output_mode="append")
     assert sink.send_transaction(values(sink, 0), JOB, 0, AT)
-    assert ground.rows() == [{"id": 7, "key": 7}]
+    assert workspace.rows() == [{"id": 7, "key": 7}]
 
 
-def test_every_session_has_its_limits(ground: Ground) -> None:
-    with ground.sink(lock_timeout_s=7, timeout_s=90.0)._settings.connect() as session:
+def test_every_session_has_its_limits(workspace: MySQLWorkspace) -> None:
+    with workspace.sink(lock_timeout_s=7, timeout_s=90.0)._options.connect() as session:
         assert isinstance(session, Session)
         limits = "SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@max_statement_time, @@wait_timeout"
         assert session.execute(limits) == [(7, 7, 90.0, 90)]

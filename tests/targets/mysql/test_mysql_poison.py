@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mysql_ground import JOB, Ground, send
+from mysql_workspace import JOB, MySQLWorkspace, send
 
 from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected
 from onceward.recovery import divert_poison, find_poison, look_at
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql.errors import TABLE
-from onceward.testing import Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 
 pytestmark = pytest.mark.cluster
@@ -29,7 +29,7 @@ JOBS = 16
 SOAK = 160
 ROWS = 24
 OTHERS = "`key` BIGINT, epoch BIGINT, slot BIGINT, version VARCHAR(40), attempt BIGINT"
-WAYS: dict[str, dict[str, Any]] = {"append": {"two_phase": False}, "upsert": {"mode": "upsert", "keys": ["id"]}}
+VARIANTS: dict[str, dict[str, Any]] = {"append": {"two_phase": False}, "upsert": {"mode": "upsert", "keys": ["id"]}}
 
 # What the table has against the ids in {bad}. The trigger of the last one fails by a number that is in no list.
 FAULTS: dict[str, list[str]] = {
@@ -60,7 +60,7 @@ SIGNAL = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'odd id'"
 
 @pytest.mark.parametrize("part", range(4))
 def test_whatever_is_wrong_with_rows_they_are_named_taken_out_and_the_job_runs_on(
-    quick: Ground, part: int, tmp_path: Path, record_sweep: list[str]
+    quick: MySQLWorkspace, part: int, tmp_path: Path, record_sweep: list[str]
 ) -> None:
     size = JOBS // 4
     walked = Counter(walk(quick, seed, tmp_path) for seed in range(part * size, (part + 1) * size))
@@ -68,26 +68,28 @@ def test_whatever_is_wrong_with_rows_they_are_named_taken_out_and_the_job_runs_o
 
 
 @pytest.mark.soak
-def test_a_hundred_jobs_with_rows_at_fault_run_on(quick: Ground, tmp_path: Path, record_sweep: list[str]) -> None:
+def test_a_hundred_jobs_with_rows_at_fault_run_on(
+    quick: MySQLWorkspace, tmp_path: Path, record_sweep: list[str]
+) -> None:
     walked = Counter(walk(quick, seed, tmp_path) for seed in range(JOBS, JOBS + SOAK))
     record_sweep.append(f"soak, mysql, rows at fault: {dict(walked)}")
 
 
 @pytest.mark.skipif("ONCEWARD_SEED" not in os.environ, reason="replays the seed in ONCEWARD_SEED")
-def test_replay_of_one_job(quick: Ground, tmp_path: Path) -> None:
+def test_replay_of_one_job(quick: MySQLWorkspace, tmp_path: Path) -> None:
     walk(quick, int(os.environ["ONCEWARD_SEED"]), tmp_path)
 
 
-def walk(ground: Ground, seed: int, folder: Path) -> str:
+def walk(workspace: MySQLWorkspace, seed: int, folder: Path) -> str:
     random = Random(seed)
-    fault, way = list(FAULTS)[seed % len(FAULTS)], random.choice(list(WAYS))
+    fault, variant = list(FAULTS)[seed % len(FAULTS)], random.choice(list(VARIANTS))
     bad = sorted(random.sample(range(ROWS), random.randint(1, 4)))
-    with seeded(seed, fault, way, bad):
-        make_table(ground, fault, bad)
-        sink = ground.sink(**WAYS[way], name=f"rows {seed}", before_triggers="allow")
+    with seeded(seed, fault, variant, bad):
+        make_table(workspace, fault, bad)
+        sink = workspace.sink(**VARIANTS[variant], name=f"rows {seed}", before_triggers="allow")
         sink.check(SCHEMA, output_mode="append")
         harness = Harness(
-            Outlet(sink, ground.rows, ordered=False),
+            SinkUnderTest(sink, workspace.rows, ordered=False),
             source=Source(ends=(ROWS // 2, ROWS), keys=3),
             rows_in_a_batch=random.choice([1, 4, 30]),
         )
@@ -98,15 +100,15 @@ def walk(ground: Ground, seed: int, folder: Path) -> str:
                 break
             assert isinstance(ending, Failed), ending
             assert isinstance(ending.error, RowsRejected), ending.error
-            ground_of_job = looked(harness)
-            before = ground.rows()
-            named += sorted(int(row.values["id"]) for row in find_poison(ground_of_job))
-            assert ground.rows() == before, "looking changes nothing"
-            divert_poison(ground_of_job, folder / str(seed))
+            workspace_of_job = looked(harness)
+            before = workspace.rows()
+            named += sorted(int(row.values["id"]) for row in find_poison(workspace_of_job))
+            assert workspace.rows() == before, "looking changes nothing"
+            divert_poison(workspace_of_job, folder / str(seed))
         assert isinstance(harness.life(), Finished)
         assert named == bad
-        assert sorted(row["id"] for row in ground.rows()) == [number for number in range(ROWS) if number not in bad]
-    return f"{fault}, {way}"
+        assert sorted(row["id"] for row in workspace.rows()) == [number for number in range(ROWS) if number not in bad]
+    return f"{fault}, {variant}"
 
 
 @contextmanager
@@ -118,18 +120,22 @@ def seeded(seed: int, *drawn: object) -> Iterator[None]:
         raise
 
 
-def make_table(ground: Ground, fault: str, bad: list[int]) -> None:
-    ground.query("DROP TABLE IF EXISTS `rows`, others, side, narrow")
+def make_table(workspace: MySQLWorkspace, fault: str, bad: list[int]) -> None:
+    workspace.query("DROP TABLE IF EXISTS `rows`, others, side, narrow")
     for table in ("side (x DOUBLE NOT NULL)", "narrow (x VARCHAR(3))", f"`rows` (id BIGINT PRIMARY KEY, {OTHERS})"):
-        ground.query(f"CREATE TABLE {table}")
+        workspace.query(f"CREATE TABLE {table}")
     good = [number for number in range(ROWS) if number not in bad]
     for statement in FAULTS[fault]:
-        ground.query(statement.format(bad=", ".join(map(str, bad)), good=", ".join(map(str, good)), signal=SIGNAL))
+        workspace.query(statement.format(bad=", ".join(map(str, bad)), good=", ".join(map(str, good)), signal=SIGNAL))
 
 
 def looked(harness: Harness) -> Any:
     return look_at(
-        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
     )[0]
 
 
@@ -151,31 +157,31 @@ YEAR_10000 = 253_402_300_800_000_000
     ids=["not finite", "years", "years in seconds", "days", "nanoseconds"],
 )
 def test_s95_the_rows_that_the_sink_itself_refuses_are_named_too(
-    ground: Ground, mode: str, kind: pa.DataType, values: list[Any], bad: set[int]
+    workspace: MySQLWorkspace, mode: str, kind: pa.DataType, values: list[Any], bad: set[int]
 ) -> None:
     numbers = pa.array(range(len(values)), pa.int64())
     raw = pa.array(values, pa.int32() if kind == pa.date32() else pa.int64()) if kind != pa.float64() else None
     batch = pa.record_batch({"n": numbers, "x": raw.view(kind) if raw is not None else pa.array(values, kind)})
     options = {"append": {"two_phase": False}, "upsert": {"mode": mode, "keys": ["n"]}, "replace": {"mode": mode}}[mode]
-    sink = ground.sink(**options)
+    sink = workspace.sink(**options)
     sink.check(batch.schema, output_mode="complete" if mode == "replace" else "update")
     with pytest.raises(RowsRejected, match=r"column 'x' has .* in row "):
         send(sink, 0, batch)
     named = sink.find_rejected([SlotValues(3, batch.num_rows, None, lambda: iter([batch]))], JOB, 0)
     assert {(one.slot, one.row) for one in named} == {(3, row) for row in bad}
-    assert ground.rows() == []
+    assert workspace.rows() == []
     send(sink, 0, batch.filter(pa.array([row not in bad for row in range(len(values))])))
-    assert len(ground.rows()) == len(values) - len(bad)
+    assert len(workspace.rows()) == len(values) - len(bad)
 
 
-def test_a_replacement_that_a_foreign_key_forbids_blames_no_row(ground: Ground) -> None:
+def test_a_replacement_that_a_foreign_key_forbids_blames_no_row(workspace: MySQLWorkspace) -> None:
     schema = pa.schema([("id", pa.int64())])
-    ground.query("CREATE TABLE `rows` (id BIGINT PRIMARY KEY)")
-    sink = ground.sink(mode="replace")
+    workspace.query("CREATE TABLE `rows` (id BIGINT PRIMARY KEY)")
+    sink = workspace.sink(mode="replace")
     sink.check(schema, output_mode="complete")
     send(sink, 0, pa.record_batch([[1]], schema=schema))
-    ground.query("CREATE TABLE child (id BIGINT, FOREIGN KEY (id) REFERENCES `rows` (id))")
-    ground.query("INSERT INTO child VALUES (1)")
+    workspace.query("CREATE TABLE child (id BIGINT, FOREIGN KEY (id) REFERENCES `rows` (id))")
+    workspace.query("INSERT INTO child VALUES (1)")
     batch = pa.record_batch([[1, 2]], schema=schema)
     for act in (
         lambda: send(sink, 1, batch),

@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, options
 from hypothesis import strategies as st
-from mysql_ground import JOB, Ground, send
+from mysql_workspace import JOB, MySQLWorkspace, send
 
 from onceward.connections.mysql import Session
 from onceward.contracts import Committed, SlotContext
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, RunId
-from onceward.sinks.mysql.fitting import _takes
+from onceward.sinks.mysql.compatibility import _takes
 from onceward.sinks.mysql.table import Column, Server
 from onceward.sinks.mysql.table import declared as declared_as
 from onceward.testing.conformance.base import AT
@@ -97,8 +97,8 @@ def batch_of(values: dict[str, list[Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
 
-def read_back(ground: Ground) -> dict[str, list[Any]]:
-    rows = ground.rows(order="ORDER BY n")
+def read_back(workspace: MySQLWorkspace) -> dict[str, list[Any]]:
+    rows = workspace.rows(order="ORDER BY n")
     readers = {name: reader for name, (_, _, reader) in COLUMNS.items()}
     return {name: [None if row[name] is None else readers[name](row[name]) for row in rows] for name in readers}
 
@@ -108,13 +108,13 @@ def sinks() -> dict[str, Any]:
     return {}
 
 
-def ready(ground: Ground, way: str, made: dict[str, Any]) -> Any:
-    if ground.database not in made:
-        options = {"mode": "upsert", "keys": ["n"]} if way == "upsert" else {}
-        made[ground.database] = ground.sink(**options)
-        made[ground.database].check(schema(), output_mode="append")
-    ground.query("DELETE FROM `rows`")
-    return made[ground.database]
+def ready(workspace: MySQLWorkspace, variant: str, made: dict[str, Any]) -> Any:
+    if workspace.database not in made:
+        options = {"mode": "upsert", "keys": ["n"]} if variant == "upsert" else {}
+        made[workspace.database] = workspace.sink(**options)
+        made[workspace.database].check(schema(), output_mode="append")
+    workspace.query("DELETE FROM `rows`")
+    return made[workspace.database]
 
 
 def stage_and_commit(sink: Any, batch: pa.RecordBatch, attempts: Iterator[int]) -> None:
@@ -125,17 +125,17 @@ def stage_and_commit(sink: Any, batch: pa.RecordBatch, attempts: Iterator[int]) 
     assert sink.commit(sink.pre_commit(transaction)) == Committed()
 
 
-@pytest.mark.parametrize("way", ["append", "upsert"])
-def test_every_value_comes_back_as_it_went_in(quick: Ground, way: str, sinks: dict[str, Any]) -> None:
+@pytest.mark.parametrize("variant", ["append", "upsert"])
+def test_every_value_comes_back_as_it_went_in(quick: MySQLWorkspace, variant: str, sinks: dict[str, Any]) -> None:
     attempts = iter(range(1, 1 << 20))
 
-    @settings(
+    @options(
         max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(tables())
     def holds(values: dict[str, list[Any]]) -> None:
-        sink, batch = ready(quick, way, sinks), batch_of(values)
-        if way == "append":
+        sink, batch = ready(quick, variant, sinks), batch_of(values)
+        if variant == "append":
             stage_and_commit(sink, batch, attempts)
         else:
             send(sink, 0, batch)
@@ -145,13 +145,13 @@ def test_every_value_comes_back_as_it_went_in(quick: Ground, way: str, sinks: di
 
 
 @pytest.mark.parametrize("texts", [[""], ["", "", "x"], ["\\N"], ["NULL", None], ["\n"], ["\t\t", "\\"]], ids=repr)
-def test_a_single_column_of_text(ground: Ground, texts: list[str | None]) -> None:
+def test_a_single_column_of_text(workspace: MySQLWorkspace, texts: list[str | None]) -> None:
     """An empty line is a row, too."""
-    sink = ground.sink().other_way
+    sink = workspace.sink().alternate
     batch = pa.record_batch({"text": pa.array(texts, pa.string())})
     sink.check(batch.schema, output_mode="append")
     send(sink, 0, batch)
-    assert [row["text"] for row in ground.rows()] == texts
+    assert [row["text"] for row in workspace.rows()] == texts
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,10 @@ def test_a_single_column_of_text(ground: Ground, texts: list[str | None]) -> Non
     ],
     ids=["nan", "infinity", "after 9999", "before 1", "nanoseconds", "date after 9999"],
 )
-def test_a_value_that_mysql_does_not_have_is_refused_with_its_row(ground: Ground, array: pa.Array, what: str) -> None:
-    sink = ground.sink()
+def test_a_value_that_mysql_does_not_have_is_refused_with_its_row(
+    workspace: MySQLWorkspace, array: pa.Array, what: str
+) -> None:
+    sink = workspace.sink()
     batch = pa.record_batch({"x": array})
     sink.check(batch.schema, output_mode="append")
     context = SlotContext(JOB, sink.name, 0, 0, 0, 1, RunId("rrrrrr"), AT, Fingerprint("f"))
@@ -176,34 +178,34 @@ def test_a_value_that_mysql_does_not_have_is_refused_with_its_row(ground: Ground
     with pytest.raises(TargetRefused, match=f"column 'x' .*{what}"):
         sink.pre_commit(transaction)
     sink.discard(transaction)
-    assert ground.rows() == []
+    assert workspace.rows() == []
 
 
-def test_values_that_are_not_finite_become_null_where_that_is_wished(ground: Ground) -> None:
-    sink = ground.sink(non_finite="null").other_way
+def test_values_that_are_not_finite_become_null_where_that_is_wished(workspace: MySQLWorkspace) -> None:
+    sink = workspace.sink(non_finite="null").alternate
     batch = pa.record_batch({"x": [1.5, float("nan"), float("inf"), None]})
     sink.check(batch.schema, output_mode="append")
     send(sink, 0, batch)
-    assert [row["x"] for row in ground.rows()] == [1.5, None, None, None]
+    assert [row["x"] for row in workspace.rows()] == [1.5, None, None, None]
 
 
-def test_instants_are_stored_in_utc_in_either_kind_of_column(ground: Ground) -> None:
-    ground.query("CREATE TABLE `rows` (a DATETIME(6), b TIMESTAMP(6) NULL) ENGINE=InnoDB")
+def test_instants_are_stored_in_utc_in_either_kind_of_column(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE TABLE `rows` (a DATETIME(6), b TIMESTAMP(6) NULL) ENGINE=InnoDB")
     at = datetime(2026, 7, 1, 12, 0, 0, 1, tzinfo=UTC)
     kind = pa.timestamp("us", "Europe/Berlin")
-    sink = ground.sink().other_way
+    sink = workspace.sink().alternate
     batch = pa.record_batch({"a": pa.array([at], kind), "b": pa.array([at], kind)})
     sink.check(batch.schema, output_mode="append")
     send(sink, 0, batch)
-    assert ground.rows() == [{"a": at.replace(tzinfo=None), "b": at.replace(tzinfo=None)}]
+    assert workspace.rows() == [{"a": at.replace(tzinfo=None), "b": at.replace(tzinfo=None)}]
 
 
-def test_what_is_too_long_too_large_or_not_in_the_charset_is_refused(ground: Ground) -> None:
-    ground.query(
+def test_what_is_too_long_too_large_or_not_in_the_charset_is_refused(workspace: MySQLWorkspace) -> None:
+    workspace.query(
         "CREATE TABLE `rows` (s VARCHAR(3) CHARACTER SET latin1, b VARBINARY(2), j JSON, u INT UNIQUE, "
         "t TIMESTAMP(6) NULL, e ENUM('x')) ENGINE=InnoDB"
     )
-    ground.query("INSERT INTO `rows` (u) VALUES (1)")
+    workspace.query("INSERT INTO `rows` (u) VALUES (1)")
     bad: dict[str, pa.Array] = {
         "s": pa.array(["abc", "abcd"]),
         "b": pa.array([b"12", b"123"]),
@@ -213,57 +215,59 @@ def test_what_is_too_long_too_large_or_not_in_the_charset_is_refused(ground: Gro
         "e": pa.array(["x", "y"]),
     }
     for name, array in bad.items():
-        sink = ground.sink(two_phase=False)
+        sink = workspace.sink(two_phase=False)
         batch = pa.record_batch({name: array})
         sink.check(batch.schema, output_mode="append")
         with pytest.raises(RowsRejected, match="does not take a row of slot 0 as it is"):
             send(sink, 0, batch)
-    sink = ground.sink(two_phase=False)
+    sink = workspace.sink(two_phase=False)
     with pytest.raises(RowsRejected, match="does not take a row"):
         send(sink, 0, pa.record_batch({"s": ["é", "数"]}))
-    assert [row["u"] for row in ground.rows()] == [1]
+    assert [row["u"] for row in workspace.rows()] == [1]
     send(sink, 0, pa.record_batch({"s": ["é"]}))
-    assert [row["s"] for row in ground.rows(order="WHERE s IS NOT NULL")] == ["é"]
+    assert [row["s"] for row in workspace.rows(order="WHERE s IS NOT NULL")] == ["é"]
 
 
-def test_booleans_fit_numbers_and_bits(ground: Ground) -> None:
-    ground.query("CREATE TABLE `rows` (a BIT(1), b TINYINT(1), c BIGINT) ENGINE=InnoDB")
-    sink = ground.sink().other_way
+def test_booleans_fit_numbers_and_bits(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE TABLE `rows` (a BIT(1), b TINYINT(1), c BIGINT) ENGINE=InnoDB")
+    sink = workspace.sink().alternate
     batch = pa.record_batch({name: pa.array([True, False, None]) for name in "abc"})
     sink.check(batch.schema, output_mode="append")
     send(sink, 0, batch)
-    assert [tuple(row.values()) for row in ground.rows()] == [(b"\1", 1, 1), (b"\0", 0, 0), (None, None, None)]
+    assert [tuple(row.values()) for row in workspace.rows()] == [(b"\1", 1, 1), (b"\0", 0, 0), (None, None, None)]
 
 
-def test_types_that_cannot_be_stored_are_refused_by_name(ground: Ground) -> None:
+def test_types_that_cannot_be_stored_are_refused_by_name(workspace: MySQLWorkspace) -> None:
     for kind in (pa.duration("us"), pa.month_day_nano_interval(), pa.null(), pa.decimal128(38, 35)):
         with pytest.raises(TargetRefused, match="column 'odd'"):
-            ground.sink().check(pa.schema([("odd", kind)]), output_mode="append")
-    assert ground.query("SHOW TABLES") == []
+            workspace.sink().check(pa.schema([("odd", kind)]), output_mode="append")
+    assert workspace.query("SHOW TABLES") == []
 
 
-def test_dates_and_times_read_as_they_are(ground: Ground) -> None:
-    sink = ground.sink().other_way
+def test_dates_and_times_read_as_they_are(workspace: MySQLWorkspace) -> None:
+    sink = workspace.sink().alternate
     batch = pa.record_batch({"d": [date(2026, 2, 28)], "t": pa.array([time(23, 59, 59, 999_999)], pa.time64("us"))})
     sink.check(batch.schema, output_mode="append")
     send(sink, 0, batch)
-    assert ground.query("SELECT CAST(d AS CHAR), CAST(t AS CHAR) FROM `rows`") == [("2026-02-28", "23:59:59.999999")]
+    assert workspace.query("SELECT CAST(d AS CHAR), CAST(t AS CHAR) FROM `rows`") == [("2026-02-28", "23:59:59.999999")]
 
 
-def test_a_slot_of_many_loads_is_loaded_while_its_rows_come_in(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_of_many_loads_is_loaded_while_its_rows_come_in(
+    workspace: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("onceward.sinks.mysql.loader._BYTES_IN_A_LOAD", 1000)
-    sink = ground.sink()
+    sink = workspace.sink()
     batch = pa.record_batch({"n": pa.array(range(2000), pa.int64()), "t": [f"text {n}" for n in range(2000)]})
     sink.check(batch.schema, output_mode="append")
     stage_and_commit(sink, batch, iter([1]))
-    assert [(row["n"], row["t"]) for row in ground.rows()] == [(n, f"text {n}") for n in range(2000)]
+    assert [(row["n"], row["t"]) for row in workspace.rows()] == [(n, f"text {n}") for n in range(2000)]
 
 
 def test_a_row_refused_in_the_middle_of_a_slot_is_told_and_leaves_nothing(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    workspace: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onceward.sinks.mysql.loader._BYTES_IN_A_LOAD", 1000)
-    sink = ground.sink()
+    sink = workspace.sink()
     batch = pa.record_batch({"x": [float("nan") if n == 700 else float(n) for n in range(2000)]})
     sink.check(batch.schema, output_mode="append")
     context = SlotContext(JOB, sink.name, 0, 0, 0, 1, RunId("rrrrrr"), AT, Fingerprint("f"))
@@ -277,7 +281,7 @@ def test_a_row_refused_in_the_middle_of_a_slot_is_told_and_leaves_nothing(
     with pytest.raises(TargetRefused, match="nan in row 701"):
         deliver()
     sink.discard(transaction)
-    assert (ground.rows(), ground.prepared()) == ([], [])
+    assert (workspace.rows(), workspace.prepared()) == ([], [])
 
 
 # --- scenario 92: what the server would change without a word ------------------------------------
@@ -307,10 +311,10 @@ CHANGED: dict[str, tuple[str, pa.Array, str]] = {
 @pytest.mark.parametrize("notes", ["basic", ""])
 @pytest.mark.parametrize("what", CHANGED)
 def test_s92_a_value_that_the_server_would_change_without_a_word_is_rejected_with_its_row(
-    ground: Ground, what: str, notes: str, monkeypatch: pytest.MonkeyPatch
+    workspace: MySQLWorkspace, what: str, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared, array, said = CHANGED[what]
-    ground.query(f"CREATE TABLE `rows` (x {declared}) CHARACTER SET utf8mb4")
+    workspace.query(f"CREATE TABLE `rows` (x {declared}) CHARACTER SET utf8mb4")
     connect = Session.__init__
 
     def noting(self: Session, *args: Any, **options: Any) -> None:
@@ -318,13 +322,13 @@ def test_s92_a_value_that_the_server_would_change_without_a_word_is_rejected_wit
         self.execute(f"SET SESSION note_verbosity = '{notes}', explicit_defaults_for_timestamp = 0")
 
     monkeypatch.setattr(Session, "__init__", noting)
-    sink, batch = ground.sink(two_phase=False), pa.record_batch({"x": array})
+    sink, batch = workspace.sink(two_phase=False), pa.record_batch({"x": array})
     sink.check(batch.schema, output_mode="append")
     with pytest.raises(RowsRejected, match=rf"column 'x' has .* in row 2, and .*{said}"):
         send(sink, 0, batch)
-    assert ground.rows() == []
+    assert workspace.rows() == []
     send(sink, 0, batch.slice(0, 1))
-    assert len(ground.rows()) == 1
+    assert len(workspace.rows()) == 1
 
 
 @pytest.mark.parametrize(
@@ -344,36 +348,36 @@ def test_s92_a_value_that_the_server_would_change_without_a_word_is_rejected_wit
     ],
 )
 def test_s92_a_column_that_would_change_values_is_refused_by_name(
-    ground: Ground, declared: str, kind: pa.DataType
+    workspace: MySQLWorkspace, declared: str, kind: pa.DataType
 ) -> None:
-    ground.query(f"CREATE TABLE `rows` (odd {declared})")
+    workspace.query(f"CREATE TABLE `rows` (odd {declared})")
     with pytest.raises(TargetRefused, match="column 'odd'"):
-        ground.sink().check(pa.schema([("odd", kind)]), output_mode="append")
+        workspace.sink().check(pa.schema([("odd", kind)]), output_mode="append")
 
 
-def test_s92_the_members_of_an_enum_are_read_as_they_are_declared(ground: Ground) -> None:
+def test_s92_the_members_of_an_enum_are_read_as_they_are_declared(workspace: MySQLWorkspace) -> None:
     members = ["a", "b'c", "d,e", "x\\y", "n\nl", "", "')"]
     literals = ", ".join(
         "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'" for text in members
     )
-    ground.query(f"CREATE TABLE `rows` (x ENUM({literals}))")
-    sink, batch = ground.sink(two_phase=False), pa.record_batch({"x": pa.array(members)})
+    workspace.query(f"CREATE TABLE `rows` (x ENUM({literals}))")
+    sink, batch = workspace.sink(two_phase=False), pa.record_batch({"x": pa.array(members)})
     sink.check(batch.schema, output_mode="append")
     send(sink, 0, batch)
-    assert [row["x"] for row in ground.rows()] == members
+    assert [row["x"] for row in workspace.rows()] == members
 
 
 @pytest.mark.parametrize("name", ["onceward_row", "ONCEWARD_ROW", "onceward_rank", "number", "is_there"])
 @pytest.mark.parametrize("deleted", [None, "gone"])
 def test_s93_a_column_that_has_a_name_of_ours_is_a_column_like_any_other(
-    ground: Ground, name: str, deleted: str | None
+    workspace: MySQLWorkspace, name: str, deleted: str | None
 ) -> None:
-    sink = ground.sink(mode="upsert", keys=["id"], deleted=deleted)
+    sink = workspace.sink(mode="upsert", keys=["id"], deleted=deleted)
     flags = {"gone": pa.array([False] * 4)} if deleted else {}
     batch = pa.record_batch({"id": pa.array([1, 1, 2, 2]), name: pa.array([9, 3, 5, 4]), **flags})
     sink.check(batch.schema, output_mode="update")
     send(sink, 0, batch)
-    assert [(row["id"], row[name]) for row in ground.rows(order="ORDER BY id")] == [(1, 3), (2, 4)]
+    assert [(row["id"], row[name]) for row in workspace.rows(order="ORDER BY id")] == [(1, 3), (2, 4)]
 
 
 def test_json_of_mysql_8_is_refused_where_it_would_not_keep_the_value() -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from onceward.connections.postgres import Address, borrowed
+from onceward.connections.postgres import Address, pooled
 from onceward.sinks import PostgresSink
 from onceward.testing.servers import PostgresServer
 
@@ -34,7 +34,7 @@ class Place:
         return PostgresSink(self.url, **{"table": "rows", **options})
 
     def query(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        with borrowed(Address.checked(self.server.url)) as session:
+        with pooled(Address.parse(self.server.url)) as session:
             return session.run(statement.replace("~", f'"{self.schema}"'), *parameters)
 
     def rows(self, table: str = "rows") -> list[dict[str, Any]]:

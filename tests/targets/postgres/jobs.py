@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from onceward.connections.postgres import PostgresError
-from onceward.testing import DiesAt, Failed, Faults, Harness, Outlet, Source, TargetError
+from onceward.testing import DiesAt, Failed, Faults, Harness, SinkUnderTest, Source, TargetError
 from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
 
 T = TypeVar("T")
 
-WAYS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "two-phase": {},
     "write-ahead": {"two_phase": False},
     "upsert": {"mode": "upsert", "keys": ["id"]},
 }
 
 
-class Told(Faults):
+class ServerErrorsAsFaults(Faults):
     """Changes nothing but the error's class: a task that meets it fails and is tried again, as Spark does."""
 
     def perform(
@@ -35,29 +35,29 @@ class Told(Faults):
             raise TargetError(str(error)) from error
 
 
-def outlet(place: Place, way: str) -> Outlet:
-    sink = place.sink(**WAYS[way]).choose()
+def sink_under_test(place: Place, variant: str) -> SinkUnderTest:
+    sink = place.sink(**VARIANTS[variant]).choose()
     sink.check(SCHEMA, output_mode="append")
-    return Outlet(sink, place.rows, ordered=False)
+    return SinkUnderTest(sink, place.rows, ordered=False)
 
 
-def job(place: Place, way: str, *ends: int, **options: Any) -> Harness:
+def job(place: Place, variant: str, *ends: int, **options: Any) -> Harness:
     source = Source(ends=ends or (4, 8), keys=4)
-    return Harness(outlet(place, way), source=source, rows_in_a_batch=1, **options)
+    return Harness(sink_under_test(place, variant), source=source, rows_in_a_batch=1, **options)
 
 
-def publishing(way: str) -> str:
+def publishing(variant: str) -> str:
     """How the operation that publishes an epoch begins."""
-    return "sink postgres:rows " + ("commit_all" if way == "two-phase" else "send")
+    return "sink postgres:rows " + ("commit_all" if variant == "two-phase" else "send")
 
 
-def dies_before_publishing(way: str) -> DiesAt:
-    return DiesAt(publishing(way))
+def dies_before_publishing(variant: str) -> DiesAt:
+    return DiesAt(publishing(variant))
 
 
 def error_of(harness: Harness, kind: type[Exception], **options: Any) -> Any:
     """The error of that class with which the next driver stops."""
-    ending = harness.life(Told(), **options)
+    ending = harness.life(ServerErrorsAsFaults(), **options)
     assert isinstance(ending, Failed), ending
     assert isinstance(ending.error, kind), ending
     return ending.error

@@ -14,7 +14,7 @@ import pytest
 
 from onceward.errors import RowsRejected
 from onceward.recovery import divert_poison, find_poison, look_at
-from onceward.testing import Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
@@ -72,31 +72,33 @@ OPTIONS = {
 
 def play(place: Place, seed: int, folder: Path) -> str:
     random = Random(seed)
-    fault, way = random.choice(list(FAULTS)), random.choice(list(OPTIONS))
+    fault, variant = random.choice(list(FAULTS)), random.choice(list(OPTIONS))
     bad = sorted(random.sample(range(12), random.randrange(1, 4)))
     rejected = bad[1:] if fault == "unique" else bad
     place.clear()
-    place.sink(**OPTIONS[way]).choose().check(SCHEMA, output_mode="append")
+    place.sink(**OPTIONS[variant]).choose().check(SCHEMA, output_mode="append")
     for statement in (NOISE, *FAULTS[fault]):
         place.query(statement.replace("{bad}", ", ".join(map(str, bad))))
-    sink = place.sink(**OPTIONS[way], triggers=["judge"]).choose()
+    sink = place.sink(**OPTIONS[variant], triggers=["judge"]).choose()
     sink.check(SCHEMA, output_mode="append")
     source = Source(ends=(12, 20), keys=3)
-    harness = Harness(Outlet(sink, place.rows, ordered=False), source=source, rows_in_a_batch=random.choice((1, 4, 12)))
-    told = f"ONCEWARD_SEED={seed}: {fault}, {way}, rows {bad}"
+    harness = Harness(
+        SinkUnderTest(sink, place.rows, ordered=False), source=source, rows_in_a_batch=random.choice((1, 4, 12))
+    )
+    told = f"ONCEWARD_SEED={seed}: {fault}, {variant}, rows {bad}"
     if rejected:
         _until_rejected(harness, told)
-        ground, _ = look_at(
+        context, _ = look_at(
             sinks=harness.sinks,
             storage=harness.storage,
             decisions=harness.logs,
-            place=harness.place,
+            directory_id=harness.directory_id,
             clock=harness.clock,
         )
-        named = sorted(row.values["id"] for row in find_poison(ground))
+        named = sorted(row.values["id"] for row in find_poison(context))
         assert (named == rejected) or (fault == "unique" and len(named) == len(rejected)), f"{told}: named {named}"
         assert place.rows() == [], told
-        divert_poison(ground, folder / str(seed))
+        divert_poison(context, folder / str(seed))
         rejected = named
     assert isinstance(harness.life(), Finished), told
     arrived = sorted(row["id"] for row in place.rows())

@@ -40,7 +40,7 @@ def ready(place: Place) -> Iterator[Place]:
 def _large_epochs_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the ways for large epochs are gone too."""
     monkeypatch.setattr("onceward.sinks.postgres.upsert._MANY", 6)
-    monkeypatch.setattr("onceward.sinks.postgres.all_new._MANY", 6)
+    monkeypatch.setattr("onceward.sinks.postgres.insert_only._MANY", 6)
 
 
 def play(place: Place, one: Drawn, counts: Counter[str]) -> None:

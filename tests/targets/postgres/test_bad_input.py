@@ -249,20 +249,20 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(
-    "way", [{}, {"two_phase": False}, {"mode": "upsert", "keys": True}], ids=["2pc", "log", "upsert"]
+    "variant", [{}, {"two_phase": False}, {"mode": "upsert", "keys": True}], ids=["2pc", "log", "upsert"]
 )
-def test_hostile_names_and_values_are_stored_and_never_executed(place: Place, way: dict[str, Any]) -> None:
+def test_hostile_names_and_values_are_stored_and_never_executed(place: Place, variant: dict[str, Any]) -> None:
     place.query("CREATE TABLE ~.victim (id int)")
     for number, name in enumerate(HOSTILE):
         other = HOSTILE[number - 1]
         batch = batch_of(**{name: pa.array(HOSTILE), other: pa.array(HOSTILE[::-1])})
         label = "".join(letter if letter.isprintable() and letter not in "/\\" else "_" for letter in name).strip()
         owner = JobIdentity(JobName(label), Generation("aaaaaaaa"))
-        with Session(Address.checked(place.url)) as session:
+        with Session(Address.parse(place.url)) as session:
             session.run(f"CREATE SCHEMA {quoted(name)}")
             try:
                 table = f"{quoted(name)}.{quoted(other)}"
-                options = {**way, "keys": [name]} if "keys" in way else way
+                options = {**variant, "keys": [name]} if "keys" in variant else variant
                 sink = checked(place.sink(table=table, name=label, receipts_schema=name, **options), batch)
                 deliver(sink, [batch], job=owner)
                 found = session.run(f"SELECT {quoted(name)}, {quoted(other)} FROM {table}")

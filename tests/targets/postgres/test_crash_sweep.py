@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onceward.connections.postgres import Session
-from onceward.testing import CrashAt, Ending, Faults, Harness, Outlet, Source
+from onceward.testing import CrashAt, Ending, Faults, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.sweep import Sweep
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceW
 
 SMALL = Source(ends=(2, 3), keys=2)
 READS = ("SELECT", "WITH RECURSIVE", "LOCK TABLE", "BEGIN", "ROLLBACK TO", "SAVEPOINT", "CREATE TEMP")
-WAYS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "two-phase": {},
     "write-ahead": {"two_phase": False},
     "upsert": {"mode": "upsert", "keys": ["id"]},
@@ -36,7 +36,7 @@ class Watched:
     def __init__(self) -> None:
         self.faults: Faults | None = None
 
-    def watch(self, patch: pytest.MonkeyPatch) -> None:
+    def facts(self, patch: pytest.MonkeyPatch) -> None:
         run, copy = Session.run, Session.copy
         patch.setattr(Session, "run", lambda *args: self._pass(args[1], partial(run, *args)))
         patch.setattr(Session, "copy", lambda *args: self._pass("COPY", partial(copy, *args)))
@@ -50,7 +50,7 @@ class Watched:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched = Watched()
-    watched.watch(monkeypatch)
+    watched.facts(monkeypatch)
     return watched
 
 
@@ -62,7 +62,7 @@ class Worlds:
         sink = self.place.sink(**self.options).choose()
         sink.check(SCHEMA, output_mode="append")
         self.place.empty()
-        return Harness(Outlet(sink, self.place.rows, ordered=False), source=SMALL, rows_in_a_batch=1)
+        return Harness(SinkUnderTest(sink, self.place.rows, ordered=False), source=SMALL, rows_in_a_batch=1)
 
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
         self.watched.faults = faults
@@ -72,20 +72,20 @@ class Worlds:
             self.watched.faults = None
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_crash_at_any_point(way: str, place: Place, watched: Watched, record_sweep: list[str]) -> None:
-    worlds = Worlds(place, watched, WAYS[way])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_crash_at_any_point(variant: str, place: Place, watched: Watched, record_sweep: list[str]) -> None:
+    worlds = Worlds(place, watched, VARIANTS[variant])
     points = Sweep(worlds.world, worlds.life).points()
     assert place.prepared() == []
-    record_sweep.append(f"PostgreSQL {way}: {points} crash points")
+    record_sweep.append(f"PostgreSQL {variant}: {points} crash points")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    one_in: int, way: str, place: Place, watched: Watched, record_sweep: list[str]
+    one_in: int, variant: str, place: Place, watched: Watched, record_sweep: list[str]
 ) -> None:
-    worlds = Worlds(place, watched, WAYS[way])
+    worlds = Worlds(place, watched, VARIANTS[variant])
     sweep, begin = Sweep(worlds.world, worlds.life), random.SystemRandom().randrange(one_in)
     points, pairs = sweep.pairs(sweep.some(one_in, begin))
     assert place.prepared() == []
-    record_sweep.append(f"PostgreSQL {way}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")
+    record_sweep.append(f"PostgreSQL {variant}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")

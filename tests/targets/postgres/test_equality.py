@@ -22,7 +22,7 @@ IGNORES_CASE = "(provider = icu, locale = 'und-u-ks-level2', deterministic = fal
 def _many_rows_begin_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ways for small epochs and those that only pay for large ones."""
     monkeypatch.setattr("onceward.sinks.postgres.upsert._MANY", request.param)
-    monkeypatch.setattr("onceward.sinks.postgres.all_new._MANY", request.param)
+    monkeypatch.setattr("onceward.sinks.postgres.insert_only._MANY", request.param)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from onceward.connections.postgres import PostgresError
 from onceward.contracts import TryAgain
 from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.postgres.encode import DoesNotFit
 from onceward.sinks.postgres.errors import MEANING, as_told, classify
-from onceward.sinks.postgres.values import DoesNotFit
 
 PAGE = Path(__file__).parents[3] / "docs" / "targets" / "postgres.md"
 LINE = re.compile(r"\| ([^|]+) \| (?:`(\w+)`|none) \| ([^|]+) \|")

@@ -20,7 +20,7 @@ from .deliver import batch_of, deliver
 
 pytestmark = pytest.mark.cluster
 
-WAYS = pytest.mark.parametrize("way", [{}, {"mode": "upsert", "keys": ["k"]}], ids=["two-phase", "upsert"])
+VARIANTS = pytest.mark.parametrize("variant", [{}, {"mode": "upsert", "keys": ["k"]}], ids=["two-phase", "upsert"])
 US, UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 AN_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
 NOON = datetime(2026, 7, 1, 12, 0, 0, 500_000)
@@ -84,15 +84,15 @@ FIT: list[tuple[str, pa.DataType, list[Any], list[str | None]]] = [
 ]
 
 
-@WAYS
-def test_a_column_of_another_fitting_type_takes_it_exactly(place: Place, way: dict[str, Any]) -> None:
+@VARIANTS
+def test_a_column_of_another_fitting_type_takes_it_exactly(place: Place, variant: dict[str, Any]) -> None:
     wide_table(place, [column for column, _, _, _ in FIT])
     rows = max(len(values) for _, _, values, _ in FIT)
     padded = {
         f"c{n}": pa.array(values + [None] * (rows - len(values)), kind) for n, (_, kind, values, _) in enumerate(FIT)
     }
     batch = batch_of(k=pa.array(range(rows), pa.int64()), **padded)
-    sink = place.sink(**way).choose()
+    sink = place.sink(**variant).choose()
     sink.check(batch.schema, output_mode="append")
     deliver(sink, [batch])
     for n, (column, kind, _, wanted) in enumerate(FIT):
@@ -146,10 +146,10 @@ LOSES: list[tuple[str, pa.DataType, Any]] = [
 ]
 
 
-@WAYS
-def test_a_value_that_does_not_fit_fails_loudly_and_names_the_column(place: Place, way: dict[str, Any]) -> None:
+@VARIANTS
+def test_a_value_that_does_not_fit_fails_loudly_and_names_the_column(place: Place, variant: dict[str, Any]) -> None:
     wide_table(place, [column for column, _, _ in LOSES])
-    sink = place.sink(**way).choose()
+    sink = place.sink(**variant).choose()
     for n, (column, kind, value) in enumerate(LOSES):
         batch = batch_of(k=pa.array([0, 1], pa.int64()), **{f"c{n}": pa.array([None, value], kind)})
         sink.check(batch.schema, output_mode="append")
@@ -208,16 +208,16 @@ def latin(postgres: PostgresServer) -> Iterator[str]:
     postgres.query("DROP DATABASE latin WITH (FORCE)")
 
 
-@pytest.mark.parametrize("way", [{}, {"two_phase": False}], ids=str)
-def test_a_database_of_another_encoding_gets_the_same_characters(latin: str, way: dict[str, Any]) -> None:
-    from onceward.connections.postgres import Address, borrowed
+@pytest.mark.parametrize("variant", [{}, {"two_phase": False}], ids=str)
+def test_a_database_of_another_encoding_gets_the_same_characters(latin: str, variant: dict[str, Any]) -> None:
+    from onceward.connections.postgres import Address, pooled
     from onceward.sinks import PostgresSink
 
-    sink = PostgresSink(latin, table="rows", **way).choose()
+    sink = PostgresSink(latin, table="rows", **variant).choose()
     batch = batch_of(c=pa.array(["Zoë"]))
     sink.check(batch.schema, output_mode="append")
     deliver(sink, [batch])
-    with borrowed(Address.checked(latin)) as session:
+    with pooled(Address.parse(latin)) as session:
         assert session.run("SELECT length(c), ascii(right(c, 1)) FROM rows") == [(3, 0xEB)]
     with pytest.raises((PostgresError, RowsRejected), match="no equivalent in encoding"):
         deliver(sink, [batch_of(c=pa.array(["π"]))], epoch=1)

@@ -18,18 +18,26 @@ import pyarrow as pa
 import pytest
 
 from onceward.connections.postgres import Address, PostgresError, Session
-from onceward.contracts import Committed, Grade, Needs, SlotContext, TryAgain
+from onceward.contracts import Committed, Severity, SlotContext, TryAgain, Workload
 from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed, RowsRejected, TargetChanged, TargetRefused, TargetUnavailable
 from onceward.recovery import find_poison, look_at
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
-from onceward.testing import Crashed, Failed, Harness, Outlet, Source
+from onceward.testing import Crashed, Failed, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
 from .deliver import JOB, batch_of, context, deliver, staged, values
-from .jobs import WAYS, Told, dies_before_publishing, error_of, finished_cleanly, job, outlet
+from .jobs import (
+    VARIANTS,
+    ServerErrorsAsFaults,
+    dies_before_publishing,
+    error_of,
+    finished_cleanly,
+    job,
+    sink_under_test,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -149,7 +157,7 @@ def again(where: SlotContext) -> SlotContext:
 @contextmanager
 def locked(place: Place, *tables: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[int]:
     """By someone else; the number of that session."""
-    with Session(Address.checked(f"{place.url}&application_name=someone%20else")) as other:
+    with Session(Address.parse(f"{place.url}&application_name=someone%20else")) as other:
         other.begin()
         for table in tables:
             other.run(f"LOCK TABLE {table} IN {mode} MODE")
@@ -166,13 +174,13 @@ def test_a_table_in_which_inserts_wait_for_each_other_is_served_from_the_log_and
     statements, why = LOGGED[shape]
     sink = made(place, statements).sink(triggers=["tell"]).choose()
     assert isinstance(sink, PostgresWriteAheadSink)
-    assert isinstance(sink.other_way, PostgresTwoPhaseSink), "for what an earlier start has prepared"
+    assert isinstance(sink.alternate, PostgresTwoPhaseSink), "for what an earlier start has prepared"
     with caplog.at_level(logging.WARNING, "onceward"):
         sink.check(pa.schema({"id": pa.int64(), "key": pa.int64()}), output_mode="append")
     assert [why in record.getMessage() for record in caplog.records] == [True]
-    found = {finding.about: finding for finding in sink.cautions(Needs(2, 10))}
-    assert found["way"].grade is Grade.FINE
-    assert why in found["way"].says
+    found = {finding.about: finding for finding in sink.diagnose(Workload(2, 10))}
+    assert found["mechanism"].severity is Severity.OK
+    assert why in found["mechanism"].detail
     with pytest.raises(TargetRefused) as refused:
         place.sink(two_phase=True).choose()
     assert why in str(refused.value)
@@ -225,15 +233,21 @@ def test_s75_one_key_in_two_slots_of_an_epoch_ends_as_a_rejected_row(deferred: s
     place.query(f"CREATE TABLE ~.rows ({COLUMNS}, {half}, UNIQUE (half){deferred})")
     sink = place.sink(**SHORT).choose()
     sink.check(SCHEMA, output_mode="append")
-    harness = Harness(Outlet(sink, place.rows, ordered=False), source=Source(ends=(4,), keys=2), rows_in_a_batch=1)
-    ending = within(lambda: harness.life(Told()))
+    harness = Harness(
+        SinkUnderTest(sink, place.rows, ordered=False), source=Source(ends=(4,), keys=2), rows_in_a_batch=1
+    )
+    ending = within(lambda: harness.life(ServerErrorsAsFaults()))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, RowsRejected), ending
     assert "rows_half_key" in str(ending.error)
-    ground, _ = look_at(
-        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+    context, _ = look_at(
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
     )
-    found = within(lambda: find_poison(ground))
+    found = within(lambda: find_poison(context))
     assert [(row.values["id"], row.values["slot"]) for row in found] == [(1, 1), (3, 1)], "0 and 2 are in slot 0"
     assert all("rows_half_key" in row.why for row in found)
     assert (place.rows(), place.prepared()) == ([], [])
@@ -277,8 +291,8 @@ def test_s76_after_an_index_came_in_mid_run_the_attempt_fails_in_time_and_a_star
     assert "start again" in str(failed.value.hint)
     restarted = place.sink(**SHORT).choose()
     assert isinstance(restarted, PostgresWriteAheadSink)
-    assert isinstance(restarted.other_way, PostgresTwoPhaseSink)
-    restarted.other_way.abort(handle)
+    assert isinstance(restarted.alternate, PostgresTwoPhaseSink)
+    restarted.alternate.abort(handle)
     within(lambda: deliver(restarted, [SEVEN]))
     assert place.rows() == [{"id": 7}]
 
@@ -293,12 +307,12 @@ def test_what_was_prepared_before_the_constraint_came_is_published_by_a_start_th
     assert len(place.prepared()) == 2
     place.query(f"CREATE TABLE ~.high ({COLUMNS}, UNIQUE (id))")
     place.query("ALTER TABLE ~.rows ATTACH PARTITION ~.high FOR VALUES FROM (6) TO (100)")
-    harness.outlets = (outlet(place, "two-phase"),)
+    harness.sinks_under_test = (sink_under_test(place, "two-phase"),)
     assert isinstance(harness.sinks[0], PostgresWriteAheadSink)
     finished_cleanly(harness)
     assert place.prepared() == []
-    ways = place.query("SELECT epoch, transaction <> '' FROM ~.onceward_receipts GROUP BY 1, 2 ORDER BY 1")
-    assert ways == [(0, True), (1, False)]
+    variants = place.query("SELECT epoch, transaction <> '' FROM ~.onceward_receipts GROUP BY 1, 2 ORDER BY 1")
+    assert variants == [(0, True), (1, False)]
 
 
 # --- 77: a table that others hold locked ---------------------------------------------------------
@@ -318,18 +332,18 @@ def test_s77_staging_into_a_locked_table_fails_in_time_and_names_who_holds_it(ta
     assert place.prepared() == []
 
 
-@pytest.mark.parametrize("way", ["write-ahead", "upsert"])
+@pytest.mark.parametrize("variant", ["write-ahead", "upsert"])
 def test_s77_publishing_into_a_locked_table_stops_at_the_deadline_and_goes_on_when_it_is_free(
-    way: str, place: Place
+    variant: str, place: Place
 ) -> None:
-    place.sink(**WAYS[way]).check(SCHEMA, output_mode="append")
-    sink = place.sink(**SHORT, **WAYS[way]).choose()
+    place.sink(**VARIANTS[variant]).check(SCHEMA, output_mode="append")
+    sink = place.sink(**SHORT, **VARIANTS[variant]).choose()
     limits = PublishLimits(deadline_s=1.0)
-    made = Outlet(sink, place.rows, ordered=False)
+    made = SinkUnderTest(sink, place.rows, ordered=False)
     harness = Harness(made, source=Source(ends=(4, 8), keys=4), rows_in_a_batch=1, limits=limits)
     with locked(place, "rows") as pid:
         began = time.monotonic()
-        ending = within(lambda: harness.life(Told()))
+        ending = within(lambda: harness.life(ServerErrorsAsFaults()))
         assert isinstance(ending, Failed)
         assert isinstance(ending.error, PublishFailed), ending
         assert f"session {pid} (someone else)" in str(ending.error)
@@ -376,7 +390,7 @@ def test_s77_a_start_while_the_table_is_locked_is_refused_in_time_or_goes_on(pla
     place.sink().check(SEVEN.schema, output_mode="append")
     with locked(place, "rows"):
         within(lambda: place.sink(**SHORT).check(SEVEN.schema, output_mode="append"))
-    with Session(Address.checked(place.url)) as other:
+    with Session(Address.parse(place.url)) as other:
         other.begin()
         other.run("CREATE TABLE coming (id bigint)")
         with pytest.raises(TargetUnavailable, match=r"lock_timeout_s = 0\.3"):
@@ -430,7 +444,7 @@ def test_a_commit_of_a_prepared_transaction_has_no_statement_timeout(place: Plac
 def test_the_driver_error_of_a_locked_table_reaches_the_job(place: Place) -> None:
     harness = job(place, "two-phase", 4, 8)
     impatient = place.sink(**SHORT).choose()
-    harness.outlets = (Outlet(impatient, place.rows, ordered=False),)
+    harness.sinks_under_test = (SinkUnderTest(impatient, place.rows, ordered=False),)
     with locked(place, "rows", mode="SHARE"):
         error = within(lambda: error_of(harness, TargetUnavailable))
         assert "ShareLock" in str(error)

@@ -20,13 +20,13 @@ from onceward.connections.postgres import Session
 from onceward.contracts import AlreadyCommitted, Handle, Outcome
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
-from onceward.testing import Conduct, Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Behaviour, Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.faults import shown
 from onceward.testing.servers import Proxy
 
 from .conftest import Place
-from .jobs import Told
+from .jobs import ServerErrorsAsFaults
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -45,7 +45,7 @@ UPSERT = (*WRITE_AHEAD, b"ON CONFLICT", b"SAVEPOINT", b"TEMPORARY")
 # follow are of the next statements on the same connection.
 ANSWERS = (0, 1, 2, 2, 2, 3, 4, 5, 8)
 # Way, its options, what is cut, and how many histories.
-WAYS: dict[str, tuple[dict[str, Any], tuple[bytes, ...], int]] = {
+VARIANTS: dict[str, tuple[dict[str, Any], tuple[bytes, ...], int]] = {
     "two-phase": ({}, TWO_PHASE, 120),
     "write-ahead": ({"two_phase": False}, WRITE_AHEAD, 60),
     "upsert": ({"mode": "upsert", "keys": ["id"]}, UPSERT, 40),
@@ -97,7 +97,7 @@ class History:
         sink.check(SCHEMA, output_mode="append")
         place.empty()
         source = Source(ends=self.rng.choice(((2, 3), (4,), (2, 2, 4))), keys=2)
-        self.harness = Harness(Outlet(sink, place.rows, ordered=False), source=source, rows_in_a_batch=1)
+        self.harness = Harness(SinkUnderTest(sink, place.rows, ordered=False), source=source, rows_in_a_batch=1)
 
     def play(self) -> Counter[str]:
         rng, counts = self.rng, Counter[str]()
@@ -107,7 +107,7 @@ class History:
             self.proxy.cut_after(pattern, answers=answers, times=times)
             self.harness.trace.append(f"cut after {pattern!r}, {answers} answers, {times} times")
             lazy = rng.random() < 0.3
-            ending = self.harness.life(Told(), Conduct(publishes=lambda epoch, lazy=lazy: not lazy))  # type: ignore[misc]
+            ending = self.harness.life(ServerErrorsAsFaults(), Behaviour(publishes=lambda epoch, lazy=lazy: not lazy))  # type: ignore[misc]
             assert isinstance(ending, Finished | Failed), self.story()
             counts["cuts"] += self.proxy.cuts - cuts
             counts["finished" if isinstance(ending, Finished) else type(ending.error).__name__] += 1
@@ -121,39 +121,39 @@ class History:
         return f"ONCEWARD_SEED={self.seed}\n{shown(self.harness.trace)}"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_a_lost_answer_neither_loses_nor_duplicates(
-    way: str,
+    variant: str,
     proxied: tuple[Place, Proxy],
     found: Counter[str],
     caplog: pytest.LogCaptureFixture,
     record_sweep: list[str],
 ) -> None:
     caplog.set_level(logging.ERROR, logger="onceward")
-    options, patterns, count = WAYS[way]
+    options, patterns, count = VARIANTS[variant]
     total: Counter[str] = Counter()
     for seed in range(FIRST, FIRST + count):
         total += History(seed, *proxied, options, patterns).play()
     record_sweep.append(
-        f"PostgreSQL {way}, lost answers: {count} histories from seed {FIRST}, "
+        f"PostgreSQL {variant}, lost answers: {count} histories from seed {FIRST}, "
         + ", ".join(f"{name} {number}" for name, number in {**total, **found}.items())
     )
     assert total["cuts"] >= count, "the cuts must happen, or the test proves nothing"
     assert found["committed before"] >= count / 10, f"too few answers were lost after the deed: {found}"
-    if way == "two-phase":
+    if variant == "two-phase":
         assert found["prepared before"] >= count / 20, found
 
 
 @pytest.mark.parametrize(("answers", "carried_out"), [(0, False), (1, False), (2, True)])
-@pytest.mark.parametrize("way", ["two-phase", "write-ahead"])
+@pytest.mark.parametrize("variant", ["two-phase", "write-ahead"])
 def test_whether_the_commit_was_carried_out_is_found_in_the_target(
-    way: str, answers: int, carried_out: bool, proxied: tuple[Place, Proxy], found: Counter[str]
+    variant: str, answers: int, carried_out: bool, proxied: tuple[Place, Proxy], found: Counter[str]
 ) -> None:
     place, proxy = proxied
-    options, patterns, _ = WAYS[way]
+    options, patterns, _ = VARIANTS[variant]
     history = History(0, place, proxy, options, patterns)
     proxy.cut_after(patterns[0], answers=answers)
-    assert isinstance(history.harness.life(Told()), Finished), history.story()
+    assert isinstance(history.harness.life(ServerErrorsAsFaults()), Finished), history.story()
     assert proxy.cuts == 1
     assert found["committed before"] == (1 if carried_out else 0)
     assert history.harness.problems() == []

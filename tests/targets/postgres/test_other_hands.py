@@ -13,27 +13,27 @@ import pytest
 from onceward.clock import SystemClock
 from onceward.connections.postgres import Address, Session
 from onceward.contracts import Guarantee, TryAgain
-from onceward.epoch import Ground, Publisher
+from onceward.epoch import Publisher, RunContext
 from onceward.errors import OutputLost, ReceiptsMoved, RowsRejected, TargetChanged
 from onceward.identity import Generation, JobIdentity, JobName, RunId, SinkName, TransactionName
-from onceward.manifest import IdentityFile
+from onceward.journal import IdentityFile
 from onceward.sinks.postgres import receipts
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
-from onceward.testing import Conduct, Crashed, DiesAt, Finished, Harness, Outlet
+from onceward.testing import Behaviour, Crashed, DiesAt, Finished, Harness, SinkUnderTest
 from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
 from .deliver import JOB, batch_of, context, deliver, staged, values
-from .jobs import WAYS, dies_before_publishing, error_of, finished_cleanly, job
+from .jobs import VARIANTS, dies_before_publishing, error_of, finished_cleanly, job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-EACH_WAY = pytest.mark.parametrize("way", WAYS)
+EACH_WAY = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def prepare(place: Place, gid: str) -> None:
-    with Session(Address.checked(place.server.url)) as session:
+    with Session(Address.parse(place.server.url)) as session:
         session.run("BEGIN")
         session.run(f"PREPARE TRANSACTION '{gid}'")
 
@@ -108,12 +108,14 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(
-    ("way", "what"),
-    [(way, what) for way in WAYS for what in CHANGES if what != "index" or way == "upsert"],
+    ("variant", "what"),
+    [(variant, what) for variant in VARIANTS for what in CHANGES if what != "index" or variant == "upsert"],
 )
-def test_s56_a_table_changed_while_running_keeps_the_epoch_waiting_and_whole(way: str, what: str, place: Place) -> None:
+def test_s56_a_table_changed_while_running_keeps_the_epoch_waiting_and_whole(
+    variant: str, what: str, place: Place
+) -> None:
     change, undo, told = CHANGES[what]
-    harness = job(place, way)
+    harness = job(place, variant)
     assert isinstance(harness.life(until=0), Finished)
     for statement in change.split("; "):
         place.query(statement)
@@ -162,7 +164,7 @@ def publisher_of(harness: Harness) -> Publisher:
     """A publisher by itself, as a driver's publisher thread is."""
     record = IdentityFile(harness.storage).read()
     assert record is not None
-    ground = Ground(
+    context = RunContext(
         job=record.identity,
         run=RunId("zzzzzz"),
         sinks=harness.sinks,
@@ -172,7 +174,7 @@ def publisher_of(harness: Harness) -> Publisher:
         clock=SystemClock(),
         adopted=record.adopted,
     )
-    return Publisher(ground)
+    return Publisher(context)
 
 
 def at_once(*calls: Callable[[], object]) -> list[BaseException]:
@@ -196,11 +198,11 @@ def at_once(*calls: Callable[[], object]) -> list[BaseException]:
 
 
 @EACH_WAY
-def test_s29_drivers_that_publish_one_epoch_at_the_same_moment_publish_it_once(way: str, place: Place) -> None:
+def test_s29_drivers_that_publish_one_epoch_at_the_same_moment_publish_it_once(variant: str, place: Place) -> None:
     for _ in range(8):
-        harness = job(place, way, 40)
+        harness = job(place, variant, 40)
         place.empty()
-        assert isinstance(harness.life(dies_before_publishing(way)), Crashed)
+        assert isinstance(harness.life(dies_before_publishing(variant)), Crashed)
         assert at_once(*[publisher_of(harness).publish_decided] * 3) == []
         assert harness.audits()["postgres:rows"].exactly_once, harness.audits()
         finished_cleanly(harness)
@@ -230,7 +232,7 @@ def test_a_driver_that_was_stopped_in_the_middle_keeps_others_from_publishing_an
     sink = place.sink(two_phase=False, lock_timeout_s=0.2).choose()
     batch = batch_of(id=pa.array([7]))
     sink.check(batch.schema, output_mode="append")
-    with Session(Address.checked(place.url)) as stopped:
+    with Session(Address.parse(place.url)) as stopped:
         stopped.begin()
         receipts.lock(stopped, JOB, sink.name)
         with pytest.raises(TryAgain, match="another driver is publishing for this job and sink"):
@@ -243,7 +245,7 @@ def test_a_driver_that_was_stopped_in_the_middle_keeps_others_from_publishing_an
 def test_the_statement_that_takes_the_lock_bounds_every_wait_behind_it(place: Place) -> None:
     """And for the transaction only: behind a pooler the session is the next one's."""
     limits = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
-    with Session(Address.checked(place.url, lock_timeout_s=7, timeout_s=90)) as session:
+    with Session(Address.parse(place.url, lock_timeout_s=7, timeout_s=90)) as session:
         before = session.run(limits)
         with session.transaction():
             receipts.lock(session, JOB, SinkName("sink"))
@@ -256,10 +258,10 @@ def test_the_statement_that_takes_the_lock_bounds_every_wait_behind_it(place: Pl
 
 @EACH_WAY
 def test_a_reader_sees_no_row_twice_none_undecided_and_from_the_log_only_whole_epochs(
-    way: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    variant: str, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks between any two statements that the job sends, while staging and while publishing."""
-    harness = job(place, way, 6, 6, 12, 18)
+    harness = job(place, variant, 6, 6, 12, 18)
     run, copy = Session.run, Session.copy
     looks: list[int] = []
 
@@ -271,7 +273,7 @@ def test_a_reader_sees_no_row_twice_none_undecided_and_from_the_log_only_whole_e
             epochs[epoch].add(number)
         assert all(count == 1 for count in ids.values()), ids
         assert all(epoch <= decided for epoch in epochs), (decided, dict(epochs))
-        if way != "two-phase":
+        if variant != "two-phase":
             assert all(numbers == set(harness.source.rows_of(epoch)) for epoch, numbers in epochs.items()), epochs
         looks.append(len(found))
 
@@ -283,10 +285,10 @@ def test_a_reader_sees_no_row_twice_none_undecided_and_from_the_log_only_whole_e
 
         return passed
 
-    with Session(Address.checked(place.url)) as reader:
+    with Session(Address.parse(place.url)) as reader:
         monkeypatch.setattr(Session, "run", watched(run))
         monkeypatch.setattr(Session, "copy", watched(copy))
-        assert isinstance(harness.life(conduct=Conduct(publishes=lambda epoch: epoch != 0)), Finished)
+        assert isinstance(harness.life(behaviour=Behaviour(publishes=lambda epoch: epoch != 0)), Finished)
         monkeypatch.undo()
     assert harness.problems() == []
     assert {0, 12, 18} <= set(looks), "it looked before, between and after"
@@ -294,15 +296,15 @@ def test_a_reader_sees_no_row_twice_none_undecided_and_from_the_log_only_whole_e
 
 
 @EACH_WAY
-def test_s79_receipts_in_another_schema_are_refused_while_an_epoch_is_unsettled(place: Place, way: str) -> None:
-    harness = job(place, way)
+def test_s79_receipts_in_another_schema_are_refused_while_an_epoch_is_unsettled(place: Place, variant: str) -> None:
+    harness = job(place, variant)
     harness.life(DiesAt("storage create settled/0"))
     place.query("CREATE SCHEMA IF NOT EXISTS elsewhere")
-    moved = place.sink(**WAYS[way], receipts_schema="elsewhere").choose()
+    moved = place.sink(**VARIANTS[variant], receipts_schema="elsewhere").choose()
     moved.check(SCHEMA, output_mode="append")
-    before, harness.outlets = harness.outlets, (Outlet(moved, place.rows, ordered=False),)
+    before, harness.sinks_under_test = harness.sinks_under_test, (SinkUnderTest(moved, place.rows, ordered=False),)
     error = error_of(harness, ReceiptsMoved)
     assert f"schema {place.schema}" in error.message
-    harness.outlets = before
+    harness.sinks_under_test = before
     finished_cleanly(harness)
     place.query("DROP SCHEMA elsewhere CASCADE")

@@ -11,7 +11,7 @@ import pytest
 from onceward.contracts import TransactionalWriteAheadSink
 from onceward.errors import RowsRejected
 from onceward.recovery import divert_poison, find_poison, look_at
-from onceward.testing import Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
@@ -25,7 +25,9 @@ def world(place: Place, options: dict[str, Any]) -> Harness:
     sink = place.sink(**options).choose()
     sink.check(SCHEMA, output_mode="append")
     place.query(f"ALTER TABLE ~.rows ADD CONSTRAINT lucky CHECK (id NOT IN {BAD})")
-    return Harness(Outlet(sink, place.rows, ordered=False), source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
+    return Harness(
+        SinkUnderTest(sink, place.rows, ordered=False), source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,14 +41,18 @@ def test_rejected_rows_stop_the_epoch_are_named_and_after_a_diversion_the_rest_a
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, RowsRejected)
     assert "lucky" in str(ending.error)
-    ground, _ = look_at(
-        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+    context, _ = look_at(
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
     )
-    found = find_poison(ground)
+    found = find_poison(context)
     assert sorted(row.values["id"] for row in found) == list(BAD)
     assert all("lucky" in row.why for row in found)
     assert place.rows() == []
-    (path,) = divert_poison(ground, tmp_path)
+    (path,) = divert_poison(context, tmp_path)
     assert len(path.read_text().splitlines()) == len(BAD)
     assert isinstance(harness.life(), Finished)
     assert sorted(row["id"] for row in place.rows()) == [number for number in range(20) if number not in BAD]

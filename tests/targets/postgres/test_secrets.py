@@ -15,13 +15,13 @@ import pytest
 from onceward.errors import ConfigurationError, OncewardError, TargetUnavailable
 from onceward.sinks import PostgresSink
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
-from onceward.testing import DiesAt, Failed, Harness, MemoryStorage, Outlet, Source
+from onceward.testing import DiesAt, Failed, Harness, MemoryStorage, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.servers import PostgresServer
 
 from .conftest import Place
 from .deliver import batch_of, context, staged
-from .jobs import Told
+from .jobs import ServerErrorsAsFaults
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -97,22 +97,22 @@ def test_a_password_of_special_characters_opens_the_door_and_a_wrong_one_does_no
 
 
 @BOTH
-@pytest.mark.parametrize("way", [{}, {"two_phase": False}], ids=["two-phase", "write-ahead"])
+@pytest.mark.parametrize("variant", [{}, {"two_phase": False}], ids=["two-phase", "write-ahead"])
 def test_a_whole_run_with_failures_says_it_nowhere(
-    locked: Locked, in_query: bool, way: dict[str, bool], caplog: pytest.LogCaptureFixture
+    locked: Locked, in_query: bool, variant: dict[str, bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     place, storage = locked.place, MemoryStorage()
-    made = PostgresSink(locked.url(PASSWORD, in_query=in_query), table="rows", **way)
+    made = PostgresSink(locked.url(PASSWORD, in_query=in_query), table="rows", **variant)
     sink = made.choose()
     sink.check(SCHEMA, output_mode="append")
-    harness = Harness(Outlet(sink, place.rows, ordered=False), source=Source(ends=(4, 8)), storage=storage)
-    harness.life(DiesAt("sink postgres:rows " + ("commit_all" if not way else "send")))
+    harness = Harness(SinkUnderTest(sink, place.rows, ordered=False), source=Source(ends=(4, 8)), storage=storage)
+    harness.life(DiesAt("sink postgres:rows " + ("commit_all" if not variant else "send")))
     stored = b"\n".join(storage.files.values()).decode(errors="replace")
     assert "postgres:rows" in stored
     place.query("ALTER ROLE locked NOLOGIN")
     place.query("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'locked'")
-    failed = harness.life(Told())
+    failed = harness.life(ServerErrorsAsFaults())
     place.query("ALTER ROLE locked LOGIN")
     assert isinstance(failed, Failed)
     assert "not permitted to log in" in str(failed.error)

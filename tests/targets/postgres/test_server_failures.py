@@ -16,15 +16,24 @@ from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError, PublishFailed, TargetUnavailable
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
-from onceward.testing import Conduct, Crashed, Finished, ManualClock, PausedAt
+from onceward.testing import Behaviour, Crashed, Finished, ManualClock, PausedAt
 from onceward.testing.servers import PostgresServer
 
 from .conftest import Place
-from .jobs import WAYS, Told, dies_before_publishing, error_of, finished_cleanly, job, outlet, publishing
+from .jobs import (
+    VARIANTS,
+    ServerErrorsAsFaults,
+    dies_before_publishing,
+    error_of,
+    finished_cleanly,
+    job,
+    publishing,
+    sink_under_test,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-EACH_WAY = pytest.mark.parametrize("way", WAYS)
+EACH_WAY = pytest.mark.parametrize("variant", VARIANTS)
 PATIENT = PublishLimits(deadline_s=600.0)
 
 
@@ -56,22 +65,24 @@ def restarted(server: PostgresServer, **settings: str | int) -> None:
 
 @EACH_WAY
 def test_s51_a_server_killed_between_pre_commit_and_publish_has_everything_after_its_restart(
-    way: str, there: Place
+    variant: str, there: Place
 ) -> None:
-    harness = job(there, way)
-    assert isinstance(harness.life(dies_before_publishing(way)), Crashed)
-    assert len(there.prepared()) == (2 if way == "two-phase" else 0)
+    harness = job(there, variant)
+    assert isinstance(harness.life(dies_before_publishing(variant)), Crashed)
+    assert len(there.prepared()) == (2 if variant == "two-phase" else 0)
     there.server.kill()
     there.server.start()
-    assert len(there.prepared()) == (2 if way == "two-phase" else 0), "prepared transactions survive"
+    assert len(there.prepared()) == (2 if variant == "two-phase" else 0), "prepared transactions survive"
     assert there.rows() == []
     finished_cleanly(harness)
 
 
 @EACH_WAY
-def test_what_was_settled_survives_the_death_of_a_server_that_confirms_before_it_writes(way: str, there: Place) -> None:
+def test_what_was_settled_survives_the_death_of_a_server_that_confirms_before_it_writes(
+    variant: str, there: Place
+) -> None:
     """With synchronous_commit = off the server would forget the last commits, and nobody would send them again."""
-    harness = job(there, way)
+    harness = job(there, variant)
     finished_cleanly(harness)
     there.server.kill()
     there.server.start()
@@ -93,18 +104,22 @@ class Watched(ManualClock):
 
 
 @EACH_WAY
-def test_s50_a_server_that_comes_back_while_the_publisher_tries_again_gets_everything(way: str, there: Place) -> None:
+def test_s50_a_server_that_comes_back_while_the_publisher_tries_again_gets_everything(
+    variant: str, there: Place
+) -> None:
     clock = Watched(3, there.server.start)
-    harness = job(there, way, clock=clock, limits=PATIENT)
-    assert isinstance(harness.life(PausedAt(publishing(way), there.server.stop)), Finished)
+    harness = job(there, variant, clock=clock, limits=PATIENT)
+    assert isinstance(harness.life(PausedAt(publishing(variant), there.server.stop)), Finished)
     assert clock.pauses >= 3, "the server was away"
     assert harness.problems() == []
 
 
 @EACH_WAY
-def test_s50_a_server_that_stays_away_stops_the_job_and_the_next_start_publishes_first(way: str, there: Place) -> None:
-    harness = job(there, way)
-    ending = harness.life(PausedAt(publishing(way), there.server.stop))
+def test_s50_a_server_that_stays_away_stops_the_job_and_the_next_start_publishes_first(
+    variant: str, there: Place
+) -> None:
+    harness = job(there, variant)
+    ending = harness.life(PausedAt(publishing(variant), there.server.stop))
     there.server.start()
     assert isinstance(ending.error, PublishFailed), ending  # type: ignore[union-attr]
     assert "the epoch stays staged" in str(ending.error)  # type: ignore[union-attr]
@@ -134,8 +149,8 @@ def signal_all(server: PostgresServer, number: signal.Signals) -> None:
 
 
 @EACH_WAY
-def test_a_server_that_hangs_for_a_while_only_takes_longer(way: str, there: Place) -> None:
-    harness = job(there, way)
+def test_a_server_that_hangs_for_a_while_only_takes_longer(variant: str, there: Place) -> None:
+    harness = job(there, variant)
     hangs = threading.Event()
 
     def hang() -> None:
@@ -143,7 +158,7 @@ def test_a_server_that_hangs_for_a_while_only_takes_longer(way: str, there: Plac
         hangs.set()
 
     endings: list[object] = []
-    driver = threading.Thread(target=lambda: endings.append(harness.life(PausedAt(publishing(way), hang))))
+    driver = threading.Thread(target=lambda: endings.append(harness.life(PausedAt(publishing(variant), hang))))
     driver.start()
     try:
         assert hangs.wait(60)
@@ -162,7 +177,7 @@ def test_s46_a_server_that_runs_out_of_prepared_transactions_in_mid_run_is_named
     with PostgresServer(fsync="off", max_prepared_transactions=3) as server, place_on(server, "full") as place:
         harness = job(place, "two-phase", 4, 8, 12)
         assert isinstance(harness.life(until=0), Finished)
-        with Session(Address.checked(server.url)) as other:
+        with Session(Address.parse(server.url)) as other:
             for gid in ("one", "two"):
                 other.run("BEGIN")
                 other.run(f"PREPARE TRANSACTION '{gid}'")
@@ -173,7 +188,7 @@ def test_s46_a_server_that_runs_out_of_prepared_transactions_in_mid_run_is_named
         assert sorted(place.prepared()) == ["one", "two"], "what was staged for the epoch is gone"
         assert len(place.rows()) == 4
         # As the hint says: fewer partitions, or more room.
-        assert isinstance(harness.life(conduct=Conduct(partitions=lambda epoch: 1), until=1), Finished)
+        assert isinstance(harness.life(behaviour=Behaviour(partitions=lambda epoch: 1), until=1), Finished)
         restarted(server, max_prepared_transactions=8)
         finished_cleanly(harness)
         assert sorted(place.prepared()) == ["one", "two"]
@@ -190,7 +205,7 @@ def test_a_server_without_prepared_transactions_gets_rows_from_the_log_until_it_
         harness = job(place, "two-phase", 4, 8, 12)
         assert isinstance(harness.life(dies_before_publishing("write-ahead")), Crashed)
         restarted(server, max_prepared_transactions=64)
-        harness.outlets = (outlet(place, "two-phase"),)
+        harness.sinks_under_test = (sink_under_test(place, "two-phase"),)
         assert isinstance(harness.sinks[0], PostgresTwoPhaseSink)
         finished_cleanly(harness)
         assert len(place.query("SELECT slot FROM ~.onceward_receipts WHERE transaction = ''")) == 2, (
@@ -202,15 +217,15 @@ def test_a_server_without_prepared_transactions_gets_rows_from_the_log_until_it_
 def test_work_that_waits_in_prepared_transactions_is_published_by_a_job_that_uses_the_log_now(place: Place) -> None:
     harness = job(place, "two-phase", 4, 8)
     assert isinstance(harness.life(dies_before_publishing("two-phase")), Crashed)
-    harness.outlets = (outlet(place, "write-ahead"),)
+    harness.sinks_under_test = (sink_under_test(place, "write-ahead"),)
     assert isinstance(harness.sinks[0], PostgresWriteAheadSink)
     finished_cleanly(harness)
     assert place.prepared() == []
 
 
 @EACH_WAY
-def test_s45_no_prepared_transaction_and_no_lock_is_left_after_a_clean_stop(way: str, place: Place) -> None:
-    finished_cleanly(job(place, way))
+def test_s45_no_prepared_transaction_and_no_lock_is_left_after_a_clean_stop(variant: str, place: Place) -> None:
+    finished_cleanly(job(place, variant))
     held = place.query(
         "SELECT locktype, mode FROM pg_locks WHERE pid IS DISTINCT FROM pg_backend_pid() AND "
         "(locktype = 'advisory' OR relation = '~.rows'::regclass)"
@@ -223,7 +238,7 @@ def test_s45_no_prepared_transaction_and_no_lock_is_left_after_a_clean_stop(way:
 
 def test_a_transaction_sees_what_was_committed_while_it_waited_whatever_the_servers_default(place: Place) -> None:
     """Else a publisher that waited for the lock would not see the receipts of the one it waited for."""
-    address = Address.checked(f"{place.url}%20-cdefault_transaction_isolation=serializable")
+    address = Address.parse(f"{place.url}%20-cdefault_transaction_isolation=serializable")
     with Session(address) as session:
         assert session.run("SELECT current_setting('default_transaction_isolation')") == [("serializable",)]
         session.begin()
@@ -238,11 +253,11 @@ def test_a_transaction_sees_what_was_committed_while_it_waited_whatever_the_serv
 
 @pytest.mark.parametrize("default", ["serializable", "repeatable read"])
 @EACH_WAY
-def test_a_stricter_default_isolation_changes_nothing(way: str, default: str, place: Place) -> None:
+def test_a_stricter_default_isolation_changes_nothing(variant: str, default: str, place: Place) -> None:
     place.query(f"ALTER ROLE owner SET default_transaction_isolation = '{default}'")
     try:
-        harness = job(place, way)
-        assert isinstance(harness.life(Told()), Finished)
+        harness = job(place, variant)
+        assert isinstance(harness.life(ServerErrorsAsFaults()), Finished)
         assert harness.problems() == []
     finally:
         place.query("ALTER ROLE owner RESET default_transaction_isolation")

@@ -9,13 +9,13 @@ import pytest
 
 from onceward.epoch import PublishLimits
 from onceward.errors import TargetRolledBack
-from onceward.manifest import Retention
+from onceward.journal import Retention
 from onceward.recovery import look_at, replay
 from onceward.testing import Faults, Finished, Harness
 from onceward.testing.servers import PostgresServer
 
 from .conftest import Place
-from .jobs import error_of, finished_cleanly, job, outlet, publishing
+from .jobs import error_of, finished_cleanly, job, publishing, sink_under_test
 
 T = TypeVar("T")
 SCHEMA_NAME = "replicated"
@@ -90,17 +90,17 @@ def pair(postgres: PostgresServer) -> Iterator[tuple[Place, Standby]]:
             yield place, standby
 
 
-def failed_over(pair: tuple[Place, Standby], way: str, *, at: str, limits: PublishLimits) -> tuple[Harness, Place]:
+def failed_over(pair: tuple[Place, Standby], variant: str, *, at: str, limits: PublishLimits) -> tuple[Harness, Place]:
     """Two epochs are published on the primary; the standby takes over with what it had at a moment of the second."""
     place, standby = pair
-    harness = job(place, way, 4, 8, 12, limits=limits)
+    harness = job(place, variant, 4, 8, 12, limits=limits)
     assert isinstance(harness.life(until=0), Finished)
     faults = FallsBehind(standby, at)
     assert isinstance(harness.life(faults, until=1), Finished)
     assert faults.fallen
     standby.promote()
     promoted = Place(standby, SCHEMA_NAME)
-    harness.outlets = (outlet(promoted, way),)
+    harness.sinks_under_test = (sink_under_test(promoted, variant),)
     return harness, promoted
 
 
@@ -119,9 +119,13 @@ def test_s78_a_promoted_standby_that_lacks_an_epoch_is_noticed_and_replayed(pair
     harness, _ = failed_over(pair, "upsert", at=publishing("upsert"), limits=limits)
     error = error_of(harness, TargetRolledBack)
     assert "lacks epoch 1" in error.message
-    ground, _ = look_at(
-        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+    context, _ = look_at(
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
     )
-    assert [one.epoch for one in replay(ground)] == [1]
+    assert [one.epoch for one in replay(context)] == [1]
     harness.limits = PublishLimits(deadline_s=30.0)
     finished_cleanly(harness)

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onceward.connections.postgres import Address, borrowed, quoted
+from onceward.connections.postgres import Address, pooled, quoted
 
 from .conftest import Place
 from .deliver import deliver
 
 pytestmark = pytest.mark.cluster
 
-WAYS: tuple[dict[str, Any], ...] = ({}, {"two_phase": False}, {"mode": "upsert", "keys": ["k"]})
+VARIANTS: tuple[dict[str, Any], ...] = ({}, {"two_phase": False}, {"mode": "upsert", "keys": ["k"]})
 
 # --- what a column can hold ---------------------------------------------------------------------
 
@@ -168,18 +168,18 @@ def test_whatever_leaves_the_stream_arrives_unchanged(
 ) -> None:
     schema, batches = stream
     sent = [row for batch in batches for row in batch.to_pylist()]
-    for way in WAYS:
-        sink = place.sink(**way).choose()
+    for variant in VARIANTS:
+        sink = place.sink(**variant).choose()
         try:
             sink.check(schema, output_mode="append")
             deliver(sink, batches)
             columns = ", ".join(asked(field.name, field.type) for field in schema)
-            with borrowed(Address.checked(place.url)) as session:
+            with pooled(Address.parse(place.url)) as session:
                 found = session.run(f"SELECT {columns} FROM rows ORDER BY k")
             assert len(found) == len(sent)
             for row, other in zip(sent, found, strict=True):
                 for field, value in zip(schema, other, strict=True):
-                    assert same(field.type, row[field.name], value), (way, field, row[field.name], value)
+                    assert same(field.type, row[field.name], value), (variant, field, row[field.name], value)
         finally:
             place.empty()
             place.query("DROP TABLE ~.rows")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(autouse=True)
 def _all_epochs_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onceward.sinks.postgres.upsert._MANY", 1)
-    monkeypatch.setattr("onceward.sinks.postgres.all_new._MANY", 1)
+    monkeypatch.setattr("onceward.sinks.postgres.insert_only._MANY", 1)
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_new_keys_go_straight_into_the_table_and_known_ones_by_another(place: Pl
 def test_a_known_key_outside_the_sample_takes_everything_back_and_the_next_epochs_do_not_try(
     place: Place, copied: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onceward.sinks.postgres.all_new._SAMPLE", 1)
-    monkeypatch.setattr("onceward.sinks.postgres.shortcut._EPOCHS_TO_WAIT", 1)
+    monkeypatch.setattr("onceward.sinks.postgres.insert_only._SAMPLE", 1)
+    monkeypatch.setattr("onceward.sinks.postgres.fast_path._EPOCHS_TO_WAIT", 1)
     sink = upsert(place, rows_of(k=[1], v=[""]))
     deliver(sink, [rows_of(k=[1], v=["a"])])
     deliver(sink, [rows_of(k=[2, 1], v=["b", "A"])], epoch=1)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import redis
 
-from onceward.testing.faults import Living
+from onceward.testing.faults import FaultScope
 
 _CHANGING = ("EVALSHA", "EVAL", "HDEL", "HSET", "HSETNX", "SET", "SCRIPT LOAD")
-_living = Living()
+_living = FaultScope()
 inside = _living.inside
 
 
-def stand_between(patch: pytest.MonkeyPatch) -> None:
+def install_crash_points(patch: pytest.MonkeyPatch) -> None:
     """From here on commands that change the server can be crash points."""
     execute, execute_all = redis.Redis.execute_command, redis.client.Pipeline.execute
 

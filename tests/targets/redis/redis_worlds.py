@@ -59,12 +59,12 @@ def world_of(chance: random.Random) -> World:
         "field counter": {"type": "counter", "field": "f{m}", "by": "v"},
     }[kind]
     if "counter" not in kind and chance.random() < 0.3:
-        options["delete"] = "gone"
+        options["deleted"] = "gone"
     if chance.random() < 0.2:
         options["ttl_s"] = 1000
     if chance.random() < 0.3:
         options["null_keys"] = "skip"
-    options["rows_at_once"] = chance.choice([3, 20, None])
+    options["max_rows_per_script"] = chance.choice([3, 20, None])
     held = {f"{prefix}{name}": _content(chance, kind) for name in names[:9] if chance.random() < 0.3}
     policy = chance.choice(["noeviction"] * 4 + ["volatile-lru", "volatile-ttl", "allkeys-lru", "allkeys-random"])
     allowed = chance.choice([None] * 5 + [f"{prefix}[abcd]*", f"{prefix}*"])
@@ -146,7 +146,7 @@ def expected(world: World, rows: list[int]) -> dict[str, tuple[str, Any]]:
 
 
 def _write(world: World, state: dict[str, tuple[str, Any]], key: str, row: int, table: dict[str, pa.Array]) -> None:
-    is_gone = world.options.get("delete") is not None and table["gone"][row].as_py() is True
+    is_gone = world.options.get("deleted") is not None and table["gone"][row].as_py() is True
     value, member = table["v"][row].as_py(), f"f{table['m'][row].as_py()}"
     if world.kind == "string":
         state.pop(key, None)

@@ -18,7 +18,7 @@ import redis
 from onceward.contracts import Receipt, SlotValues
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName
 from onceward.sinks import RedisSink
-from onceward.testing import Outlet
+from onceward.testing import SinkUnderTest
 from onceward.testing.engine import SCHEMA
 
 Row = dict[str, Any]
@@ -96,8 +96,8 @@ class Shape:
             sink.check(SCHEMA, output_mode="append")
         return sink
 
-    def outlet(self, url: str, reader: Reader, **options: Any) -> Outlet:
-        return Outlet(self.sink(url, **options), lambda: self.read(reader), ordered=False)
+    def sink_under_test(self, url: str, reader: Reader, **options: Any) -> SinkUnderTest:
+        return SinkUnderTest(self.sink(url, **options), lambda: self.read(reader), ordered=False)
 
 
 SHAPES = (

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import redis as driver
-from between import inside, stand_between
+from between import inside, install_crash_points
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
 from onceward.connections.redis import hash_slot, tags
 from onceward.contracts import TryAgain
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.sinks import RedisSink
-from onceward.sinks.redis import apply, ledger
+from onceward.sinks.redis import apply, receipts
 from onceward.testing import CrashAt, Crashed, Harness, Source
 from onceward.testing.faults import shown
 from onceward.testing.servers import RedisCluster
@@ -42,8 +42,8 @@ def test_hash_slots_are_those_of_the_server(cluster: RedisCluster, cluster_reade
 def test_rows_of_all_servers_arrive_once(cluster: RedisCluster, cluster_reader: Reader) -> None:
     """Also with parts smaller than a hash slot's share of the rows, and when it is sent again."""
     batch = pa.record_batch({"key": [i % 500 for i in range(2000)]})
-    for rows_at_once in (None, 3):
-        sink = counter(cluster, rows_at_once=rows_at_once, name=f"redis {rows_at_once}")
+    for max_rows_per_script in (None, 3):
+        sink = counter(cluster, max_rows_per_script=max_rows_per_script, name=f"redis {max_rows_per_script}")
         for _ in range(2):
             assert write(sink, batch)
         assert [receipt.slot for receipt in sink.receipts(JOB)] == [0]
@@ -58,7 +58,7 @@ def test_a_hash_slot_alone_refuses_what_it_has(
     batch = pa.record_batch({"key": list(range(50))})
     for epoch in range(3):
         assert write(sink, batch, epoch=epoch)
-    monkeypatch.setattr(ledger, "rows_in", lambda client, slots, scope: [0] * len(slots))
+    monkeypatch.setattr(receipts, "rows_in", lambda client, slots, scope: [0] * len(slots))
     for node in cluster.nodes:
         with driver.Redis.from_url(node.url) as client, suppress(driver.ResponseError):
             client.delete("onceward:receipts:page%20views:redis")
@@ -82,8 +82,8 @@ def test_two_drivers_that_publish_at_once_count_each_row_once(cluster: RedisClus
     epochs = [pa.record_batch({"key": [chance.randrange(100) for _ in range(300)]}) for _ in range(10)]
     together, failures = threading.Barrier(2), list[BaseException]()
 
-    def publish(rows_at_once: int) -> None:
-        sink = counter(cluster, rows_at_once=rows_at_once)
+    def publish(max_rows_per_script: int) -> None:
+        sink = counter(cluster, max_rows_per_script=max_rows_per_script)
         try:
             for epoch, batch in enumerate(epochs):
                 together.wait(30)
@@ -105,13 +105,15 @@ def test_two_drivers_that_publish_at_once_count_each_row_once(cluster: RedisClus
 def test_a_crash_at_any_point_on_a_cluster(
     cluster: RedisCluster, cluster_reader: Reader, monkeypatch: pytest.MonkeyPatch, record_sweep: list[str]
 ) -> None:
-    stand_between(monkeypatch)
+    install_crash_points(monkeypatch)
 
     def world() -> Harness:
         for node in cluster.nodes:
             with driver.Redis.from_url(node.url) as client:
                 client.flushall()
-        return Harness(COUNTER.outlet(cluster.url, cluster_reader, check=False), source=Source(ends=(4, 6), keys=2))
+        return Harness(
+            COUNTER.sink_under_test(cluster.url, cluster_reader, check=False), source=Source(ends=(4, 6), keys=2)
+        )
 
     def life(harness: Harness, point: int | None) -> CrashAt:
         faults = CrashAt(point)
@@ -133,15 +135,15 @@ def test_a_decision_that_is_lost_while_a_group_is_in_does_not_repeat_it(
     cluster: RedisCluster, cluster_reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slot's own receipt is begun before its first group, so the epoch is finished and not computed again."""
-    stand_between(monkeypatch)
+    install_crash_points(monkeypatch)
     monkeypatch.setattr(apply, "_CALLS_AT_ONCE", 1)
     tried = 0
     for point in range(1, 200, 2):
         for node in cluster.nodes:
             with driver.Redis.from_url(node.url) as client:
                 client.flushall()
-        outlet = COUNTER.outlet(cluster.url, cluster_reader, check=False)
-        harness = Harness(outlet, source=Source(ends=(4,), keys=2))
+        sink_under_test = COUNTER.sink_under_test(cluster.url, cluster_reader, check=False)
+        harness = Harness(sink_under_test, source=Source(ends=(4,), keys=2))
         faults = CrashAt(point)
         with inside(faults):
             harness.life(faults)
@@ -186,19 +188,22 @@ def test_a_hash_slot_on_the_move_is_waited_for(cluster: RedisCluster, cluster_re
         client.close()
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 3, 4, None])
+@pytest.mark.parametrize("max_rows_per_script", [1, 3, 4, None])
 def test_a_slot_that_is_partly_in_goes_on_with_parts_of_another_size(
-    cluster: RedisCluster, cluster_reader: Reader, rows_at_once: int | None
+    cluster: RedisCluster, cluster_reader: Reader, max_rows_per_script: int | None
 ) -> None:
     keys = [f"{{x}}{number}" for number in range(9)]
     cluster_reader.client.rpush(keys[5], "in the way")
     batch = pa.record_batch({"key": keys})
-    sink = RedisSink(cluster.url, type="counter", key="{key}", name="redis", rows_at_once=2)
+    sink = RedisSink(cluster.url, type="counter", key="{key}", name="redis", max_rows_per_script=2)
     with pytest.raises(RowsRejected):
         write(sink, batch)
     assert [cluster_reader.client.get(key) for key in keys[:4]] == [b"1"] * 4, "two parts of five are in"
     cluster_reader.client.delete(keys[5])
-    assert write(RedisSink(cluster.url, type="counter", key="{key}", name="redis", rows_at_once=rows_at_once), batch)
+    assert write(
+        RedisSink(cluster.url, type="counter", key="{key}", name="redis", max_rows_per_script=max_rows_per_script),
+        batch,
+    )
     assert [cluster_reader.client.get(key) for key in keys] == [b"1"] * 9
 
 

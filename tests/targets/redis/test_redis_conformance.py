@@ -35,7 +35,7 @@ class TestCounters(OnAServer):
 
 class TestCountersOfWholeEpochs(OnAServer):
     shape = COUNTER
-    options: ClassVar[dict[str, Any]] = {"rows_at_once": None}
+    options: ClassVar[dict[str, Any]] = {"max_rows_per_script": None}
 
 
 class TestCountersInAHash(OnAServer):
@@ -44,7 +44,7 @@ class TestCountersInAHash(OnAServer):
 
 class TestCountersRowByRow(OnAServer):
     shape = COUNTER
-    options: ClassVar[dict[str, Any]] = {"rows_at_once": 1}
+    options: ClassVar[dict[str, Any]] = {"max_rows_per_script": 1}
 
     def test_a_failure_in_the_middle_leaves_nothing(self) -> None:
         """Nothing of the part in which it failed: what was in before stays, and is not repeated."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from between import inside, stand_between
+from between import inside, install_crash_points
 from shapes import COUNTER, SHAPES, Reader, Shape
 
-from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, Outlet, Source, Sweep
+from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, SinkUnderTest, Source, Sweep
 from onceward.testing.faults import shown
 from onceward.testing.servers import RedisServer
 
@@ -29,20 +29,20 @@ class Cast:
     shape: Shape
     options: dict[str, Any] = field(default_factory=dict)
     source: Source = SMALL
-    beside: Callable[[], Outlet] | None = None
+    beside: Callable[[], SinkUnderTest] | None = None
     in_pairs: bool = True
 
 
-def fake() -> Outlet:
+def fake() -> SinkUnderTest:
     target = MemoryTarget()
-    return Outlet(FakeTwoPhaseSink(target), lambda: target.rows)
+    return SinkUnderTest(FakeTwoPhaseSink(target), lambda: target.rows)
 
 
 CASTS = (
     # The shapes differ only in what the script does with a row: pairs of crashes are gone through with counters.
     *(Cast(shape.name, shape, in_pairs=shape is COUNTER) for shape in SHAPES),
-    Cast("counter-row-by-row", COUNTER, {"rows_at_once": 1}, SEVERAL_PARTS),
-    Cast("counter-three-rows-at-once", COUNTER, {"rows_at_once": 3}, SEVERAL_PARTS),
+    Cast("counter-row-by-row", COUNTER, {"max_rows_per_script": 1}, SEVERAL_PARTS),
+    Cast("counter-three-rows-at-once", COUNTER, {"max_rows_per_script": 3}, SEVERAL_PARTS),
     Cast("counter-and-a-two-phase-sink", COUNTER, beside=fake, in_pairs=False),
 )
 
@@ -56,10 +56,12 @@ class Worlds:
 
     def world(self) -> Harness:
         self._reader.client.flushdb()
-        outlets = [self._cast.shape.outlet(self._server.url, self._reader, check=False, **self._cast.options)]
+        sinks_under_test = [
+            self._cast.shape.sink_under_test(self._server.url, self._reader, check=False, **self._cast.options)
+        ]
         if self._cast.beside is not None:
-            outlets.append(self._cast.beside())
-        harness = Harness(*outlets, source=self._cast.source, rows_in_a_batch=1)
+            sinks_under_test.append(self._cast.beside())
+        harness = Harness(*sinks_under_test, source=self._cast.source, rows_in_a_batch=1)
         self.traces.append(harness.trace)
         return harness
 
@@ -73,7 +75,7 @@ class Worlds:
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_between(monkeypatch)
+    install_crash_points(monkeypatch)
 
 
 @pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name)
@@ -97,7 +99,7 @@ def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
 @pytest.mark.usefixtures("between")
 def test_a_decision_that_is_lost_while_a_part_is_in_does_not_repeat_it(server: RedisServer, reader: Reader) -> None:
     """Rows of a part prove that the epoch was decided: it is finished, and not computed again (scenario 6)."""
-    cast = Cast("counter", COUNTER, {"rows_at_once": 1}, SEVERAL_PARTS)
+    cast = Cast("counter", COUNTER, {"max_rows_per_script": 1}, SEVERAL_PARTS)
     tried = 0
     for point in range(1, 200, 2):
         worlds = Worlds(cast, server, reader)

@@ -19,7 +19,7 @@ from shapes import JOB, Reader, send, slot_of
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.recovery import divert_poison, find_poison, look_at
 from onceward.sinks import RedisSink
-from onceward.testing import Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.servers import RedisServer
 
 SEED = 20261116
@@ -176,7 +176,9 @@ def test_every_row_at_fault_is_named_and_taken_out_and_the_job_runs_on(
     patterns = [f"~{prefix}{row}" for row in range(20) if row not in forbidden]
     client.execute_command("ACL", "SETUSER", "drawn", "reset", "on", "nopass", "+@all", "~onceward:*", "~n:", *patterns)
     url = server.url.replace("redis://", "redis://drawn:x@")
-    sink = RedisSink(url, type="counter", key=f"{prefix}{{id}}", rows_at_once=chance.choice([1, 3, None]), name="redis")
+    sink = RedisSink(
+        url, type="counter", key=f"{prefix}{{id}}", max_rows_per_script=chance.choice([1, 3, None]), name="redis"
+    )
 
     def counted() -> dict[int, int]:
         keys = {row: f"{prefix}{row}" for row in range(20) if row not in bad}
@@ -185,7 +187,7 @@ def test_every_row_at_fault_is_named_and_taken_out_and_the_job_runs_on(
     def read() -> list[dict[str, Any]]:
         return [{"id": row} for row, times in counted().items() for _ in range(times)]
 
-    harness = Harness(Outlet(sink, read, ordered=False), source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
+    harness = Harness(SinkUnderTest(sink, read, ordered=False), source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
     try:
         ending, taken_out = harness.life(), set[int]()
         for _ in range(3):
@@ -193,16 +195,16 @@ def test_every_row_at_fault_is_named_and_taken_out_and_the_job_runs_on(
                 break
             assert isinstance(ending, Failed)
             assert isinstance(ending.error, RowsRejected), ending
-            ground, _ = look_at(
+            context, _ = look_at(
                 sinks=harness.sinks,
                 storage=harness.storage,
                 decisions=harness.logs,
-                place=harness.place,
+                directory_id=harness.directory_id,
                 clock=harness.clock,
             )
-            found = {int(str(row.values["id"])) for row in find_poison(ground)}
+            found = {int(str(row.values["id"])) for row in find_poison(context)}
             assert found, "stopped for rows, and none is named"
-            divert_poison(ground, tmp_path)
+            divert_poison(context, tmp_path)
             taken_out |= found
             ending = harness.life()
         assert isinstance(ending, Finished), ending

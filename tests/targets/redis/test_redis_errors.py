@@ -34,7 +34,7 @@ def counter(url: str, **options: Any) -> RedisSink:
 
 
 def test_scripts_that_are_flushed_in_mid_epoch_are_given_again(server: RedisServer, reader: Reader) -> None:
-    sink = counter(server.url, rows_at_once=1)
+    sink = counter(server.url, max_rows_per_script=1)
 
     def flushing() -> Iterator[pa.RecordBatch]:
         for row in range(BATCH.num_rows):
@@ -98,12 +98,12 @@ def test_scripts_that_are_flushed_in_the_middle_of_a_pipeline_are_given_again(
     server: RedisServer, reader: Reader
 ) -> None:
     """As when somebody's SCRIPT FLUSH arrives between two calls that were sent in one go."""
-    with opened(server.url, 5) as way:
-        calls = [(way.seed, f"r{number}", ("g", number)) for number in range(5)]
-        assert way.run_all(RAISE_WATERMARK, calls) == list(range(5))
+    with opened(server.url, 5) as variant:
+        calls = [(variant.seed, f"r{number}", ("g", number)) for number in range(5)]
+        assert variant.run_all(RAISE_WATERMARK, calls) == list(range(5))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(way.seed, "pipeline", lambda transaction: _Flushed(way.seed.connection_pool))
-            assert way.run_all(RAISE_WATERMARK, calls) == list(range(5))
+            patch.setattr(variant.seed, "pipeline", lambda transaction: _Flushed(variant.seed.connection_pool))
+            assert variant.run_all(RAISE_WATERMARK, calls) == list(range(5))
 
 
 class _Flushed(driver.client.Pipeline):

@@ -54,7 +54,7 @@ def test_sums_that_fill_every_limb_lose_no_digit(server: RedisServer, reader: Re
     """Twenty thousand additions of nines: a double that was not carried in time would round."""
     most = EXACT.multiply(Decimal("9" * 28 + "." + "9" * 10), sign)
     batch = pa.record_batch({"k": ["a"] * 20_000, "by": pa.array([most] * 20_000, pa.decimal128(38, 10))})
-    for sink in counters(server, rows_at_once=None):
+    for sink in counters(server, max_rows_per_script=None):
         assert write(sink, batch)
     assert held(reader, "a") == (plain(EXACT.multiply(most, 20_000)),) * 2
 
@@ -208,7 +208,7 @@ def test_sums_drawn_by_chance_are_those_of_exact_arithmetic(server: RedisServer,
         kind, drawn = amounts(chance)
         column = pa.array([value if chance.random() > 0.05 else None for value in drawn], kind)
         batch = pa.record_batch({"k": [chance.choice("ab") for _ in drawn], "by": column})
-        for sink in counters(server, rows_at_once=chance.choice([3, 7, 50, None])):
+        for sink in counters(server, max_rows_per_script=chance.choice([3, 7, 50, None])):
             found = {row.row for row in sink.find_rejected([slot_of(sink, batch)], JOB, 7)}
             rejections += len(found)
             if found:

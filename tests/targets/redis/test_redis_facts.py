@@ -8,15 +8,15 @@ import pytest
 import redis as driver
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
-from onceward.contracts import Grade, Needs, TryAgain
+from onceward.contracts import Severity, TryAgain, Workload
 from onceward.errors import TargetChanged, TargetRefused
 from onceward.sinks import RedisSink
-from onceward.testing import Conduct, Failed, Harness, Source
+from onceward.testing import Behaviour, Failed, Harness, Source
 from onceward.testing.servers import RedisCluster, RedisServer
 
 BATCH = pa.record_batch({"k": ["a", "b"]})
 SETTINGS = {"maxmemory-policy": "noeviction", "appendonly": "yes", "min-replicas-to-write": "0", "maxmemory": "0"}
-NEEDS = Needs(slots=1, unpublished_epochs=1)
+NEEDS = Workload(slots=1, unpublished_epochs=1)
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def counter(url: str, **options: Any) -> RedisSink:
     return RedisSink(url, type="counter", key="c:{k}", name="redis", **options)
 
 
-def findings(sink: RedisSink) -> dict[str, tuple[Grade, str]]:
-    return {found.about: (found.grade, found.says + (found.mend or "")) for found in sink.cautions(NEEDS)}
+def findings(sink: RedisSink) -> dict[str, tuple[Severity, str]]:
+    return {found.about: (found.severity, found.says + (found.mend or "")) for found in sink.diagnose(NEEDS)}
 
 
 def test_the_facts_are_named_for_a_person(server: RedisServer, settings: Any) -> None:
@@ -86,14 +86,14 @@ def test_a_sink_that_was_never_checked_takes_the_facts_at_its_first_use(server: 
 def test_a_job_that_ends_so_starts_again_after_the_server_was_put_right(
     server: RedisServer, reader: Reader, settings: Any
 ) -> None:
-    harness = Harness(COUNTER.outlet(server.url, reader), source=Source(ends=(4, 8)))
+    harness = Harness(COUNTER.sink_under_test(server.url, reader), source=Source(ends=(4, 8)))
 
     def loosen(epoch: int) -> bool:
         if epoch == 1:
             settings("maxmemory-policy", "allkeys-lru")
         return True
 
-    ending = harness.life(conduct=Conduct(publishes=loosen))
+    ending = harness.life(behaviour=Behaviour(publishes=loosen))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetChanged)
     with pytest.raises(TargetRefused, match="allkeys-lru"):
@@ -128,7 +128,7 @@ def test_each_server_of_a_cluster_is_looked_at(cluster: RedisCluster, cluster_re
 
 def test_the_facts_cost_no_round_trip_of_their_own(server: RedisServer, reader: Reader) -> None:
     """One for INFO (is it a cluster?), one for the receipts, one for the script's text, one for each part."""
-    sink = counter(server.url, rows_at_once=1)
+    sink = counter(server.url, max_rows_per_script=1)
     assert write(sink, BATCH)
     before = reader.client.info("commandstats")
     assert send(sink, slot_of(sink, BATCH, epoch=8), epoch=8)
@@ -149,16 +149,16 @@ def test_the_facts_cost_no_round_trip_of_their_own(server: RedisServer, reader: 
 
 def test_doctor_says_what_the_settings_mean(server: RedisServer, settings: Any) -> None:
     fine = findings(counter(server.url))
-    assert {about for about, (grade, _) in fine.items() if grade is Grade.FINE} >= {"maxmemory-policy", "replicas"}
-    assert fine["appendfsync"] == (Grade.WARNING, fine["appendfsync"][1])
+    assert {about for about, (grade, _) in fine.items() if grade is Severity.OK} >= {"maxmemory-policy", "replicas"}
+    assert fine["appendfsync"] == (Severity.WARNING, fine["appendfsync"][1])
     settings("appendonly", "no")
     grade, says = findings(counter(server.url))["append-only file"]
-    assert (grade, "CONFIG SET appendonly yes" in says) == (Grade.WARNING, True)
+    assert (grade, "CONFIG SET appendonly yes" in says) == (Severity.WARNING, True)
     settings("maxmemory-policy", "volatile-lru")
-    assert findings(counter(server.url))["maxmemory-policy"][0] is Grade.FINE
-    assert findings(counter(server.url, ttl_s=60))["maxmemory-policy"][0] is Grade.WARNING
+    assert findings(counter(server.url))["maxmemory-policy"][0] is Severity.OK
+    assert findings(counter(server.url, ttl_s=60))["maxmemory-policy"][0] is Severity.WARNING
     settings("maxmemory-policy", "allkeys-lfu")
-    assert findings(counter(server.url))["maxmemory-policy"][0] is Grade.WRONG
+    assert findings(counter(server.url))["maxmemory-policy"][0] is Severity.ERROR
 
 
 def test_doctor_says_what_a_fail_over_can_lose(server: RedisServer, redis: RedisServer, settings: Any) -> None:
@@ -169,9 +169,9 @@ def test_doctor_says_what_a_fail_over_can_lose(server: RedisServer, redis: Redis
                 while not client.info("replication")["connected_slaves"]:
                     client.ping()
             grade, says = findings(counter(server.url))["replicas"]
-            assert (grade, "min-replicas-to-write 1" in says) == (Grade.WARNING, True)
+            assert (grade, "min-replicas-to-write 1" in says) == (Severity.WARNING, True)
             settings("min-replicas-to-write", "1")
-            assert findings(counter(server.url))["replicas"][0] is Grade.FINE
+            assert findings(counter(server.url))["replicas"][0] is Severity.OK
         finally:
             replica.execute_command("REPLICAOF", "NO", "ONE")
             replica.flushall()
@@ -184,7 +184,7 @@ def test_where_config_is_not_allowed_doctor_says_so_and_the_policy_is_known_all_
     url = f"redis://who:x@127.0.0.1:{server.port}/0"
     try:
         grade, says = findings(counter(url))["settings"]
-        assert (grade, "CONFIG GET is not allowed" in says) == (Grade.WARNING, True)
+        assert (grade, "CONFIG GET is not allowed" in says) == (Severity.WARNING, True)
         settings("maxmemory-policy", "allkeys-lru")
         with pytest.raises(TargetRefused, match="allkeys-lru"):
             counter(url).check(BATCH.schema, output_mode="append")

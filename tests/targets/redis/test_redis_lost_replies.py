@@ -11,7 +11,7 @@ from shapes import COUNTER, JOB, Reader, send, slot_of
 from onceward.contracts import SlotValues, TryAgain
 from onceward.identity import Generation, JobIdentity
 from onceward.sinks import RedisSink
-from onceward.sinks.redis import ledger
+from onceward.sinks.redis import receipts
 from onceward.testing import Harness, Source
 from onceward.testing.servers import Proxy, RedisServer
 
@@ -39,12 +39,12 @@ def counted(reader: Reader) -> dict[int, int]:
     return {key: int(reader.client.get(f"count:{key}") or 0) for key in range(KEYS)}
 
 
-@pytest.mark.parametrize("rows_at_once", [None, 3])
+@pytest.mark.parametrize("max_rows_per_script", [None, 3])
 @pytest.mark.parametrize("looks_before", [True, False])
 def test_counters_are_exact_after_hundreds_of_lost_replies(
     server: RedisServer,
     reader: Reader,
-    rows_at_once: int | None,
+    max_rows_per_script: int | None,
     looks_before: bool,
     record_sweep: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -54,12 +54,12 @@ def test_counters_are_exact_after_hundreds_of_lost_replies(
     That the sink looks for receipts before it sends only saves work: the script alone must do.
     """
     if not looks_before:
-        monkeypatch.setattr(ledger, "rows_in", lambda client, slots, scope: [0] * len(slots))
+        monkeypatch.setattr(receipts, "rows_in", lambda client, slots, scope: [0] * len(slots))
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     expected = dict.fromkeys(range(KEYS), 0)
     with Proxy(server.port) as proxy:
-        sink = through(proxy, rows_at_once=rows_at_once)
+        sink = through(proxy, max_rows_per_script=max_rows_per_script)
         tries = 0
         for epoch in range(150):
             batch = some_rows(chance)
@@ -102,7 +102,9 @@ def test_a_whole_job_survives_cut_connections(server: RedisServer, reader: Reade
     source = Source(ends=(4, 9, 15, 16), keys=3)
     with Proxy(server.port) as proxy:
         proxy.cut_after(b"EVALSHA", answers=0, times=6)
-        harness = Harness(COUNTER.outlet(f"redis://127.0.0.1:{proxy.port}/0", reader, check=False), source=source)
+        harness = Harness(
+            COUNTER.sink_under_test(f"redis://127.0.0.1:{proxy.port}/0", reader, check=False), source=source
+        )
         harness.drain()
         assert proxy.cuts == 4, "one for each epoch: the next try finds the receipt"
     assert harness.problems() == []
@@ -122,9 +124,14 @@ def test_two_drivers_that_publish_the_same_epochs_at_once_count_each_row_once(
     together = threading.Barrier(3)
     failures: list[BaseException] = []
 
-    def publish(rows_at_once: int) -> None:
+    def publish(max_rows_per_script: int) -> None:
         sink = RedisSink(
-            server.url, type="counter", key="count:{key}", by="by", name="redis", rows_at_once=rows_at_once
+            server.url,
+            type="counter",
+            key="count:{key}",
+            by="by",
+            name="redis",
+            max_rows_per_script=max_rows_per_script,
         )
         try:
             for epoch, batch in enumerate(epochs):

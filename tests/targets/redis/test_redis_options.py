@@ -18,7 +18,7 @@ from onceward.committers import RedisCheckpointCommitter
 from onceward.contracts import TryAgain
 from onceward.errors import ConfigurationError, TargetChanged, TargetRefused
 from onceward.sinks import RedisSink
-from onceward.testing import Conduct, Harness, Outlet, Source
+from onceward.testing import Behaviour, Harness, SinkUnderTest, Source
 from onceward.testing.servers import RedisServer
 
 HERE = "redis://127.0.0.1:6379/0"
@@ -36,7 +36,7 @@ SECRET = "s3cr3t-Pa55"
         ({"type": "hash", "field": "{app}"}, "needs value"),
         ({"type": "hash", "value": "n"}, "no use for value"),
         ({"type": "counter", "value": "n"}, "no use for value"),
-        ({"type": "counter", "delete": "gone"}, "no use for delete"),
+        ({"type": "counter", "deleted": "gone"}, "no use for deleted"),
         ({"type": "string", "value": "n", "by": "n"}, "no use for by"),
         ({"type": "hash", "fields": ["n", "n"]}, "twice"),
         ({"value": "n", "key": ""}, "template"),
@@ -48,7 +48,7 @@ SECRET = "s3cr3t-Pa55"
         ({"value": "n", "ttl_s": 0}, "ttl_s"),
         ({"value": "n", "ttl_s": -1}, "ttl_s"),
         ({"value": "n", "null_keys": "keep"}, "null_keys"),
-        ({"value": "n", "rows_at_once": 0}, "rows_at_once"),
+        ({"value": "n", "max_rows_per_script": 0}, "max_rows_per_script"),
         ({"value": "n", "timeout_s": 0}, "timeout_s"),
         ({"value": "n", "receipts_prefix": ""}, "receipts_prefix"),
         ({"value": "n", "receipts_prefix": "a{b}"}, "receipts_prefix"),
@@ -92,8 +92,8 @@ def test_wrong_urls_are_refused_and_not_repeated(url: str) -> None:
         ({"type": "zset", "key": "pv", "member": "{web}", "score": "n"}, "which member names"),
         ({"type": "zset", "key": "pv", "member": "{app}", "score": "app"}, "not a number"),
         ({"type": "counter", "key": "pv", "by": "app"}, "not a number"),
-        ({"key": "pv:{app}", "value": "n", "delete": "n"}, "not boolean"),
-        ({"key": "pv:{app}", "value": "n", "delete": "flag"}, "which delete names"),
+        ({"key": "pv:{app}", "value": "n", "deleted": "n"}, "not boolean"),
+        ({"key": "pv:{app}", "value": "n", "deleted": "flag"}, "which deleted names"),
     ],
 )
 def test_streams_that_do_not_fit_are_refused(server: RedisServer, options: dict[str, Any], said: str) -> None:
@@ -253,9 +253,9 @@ def test_the_password_is_said_nowhere(
     reader.client.acl_setuser("who", enabled=True, passwords=[f"+{SECRET}"], categories=["+@all"], keys=["*"])
     url = f"redis://who:{SECRET}@127.0.0.1:{server.port}/0"
     sink = RedisSink(url, type="counter", key="pv:{key}", name="redis")
-    said = [repr(sink), str(sink), repr(RedisCheckpointCommitter(url)), sink.name, sink.address, sink.means]
-    harness = Harness(Outlet(sink, list), source=Source(ends=(3,)))
-    harness.life(conduct=Conduct(publishes=lambda epoch: False))
+    said = [repr(sink), str(sink), repr(RedisCheckpointCommitter(url)), sink.name, sink.address, sink.mechanism]
+    harness = Harness(SinkUnderTest(sink, list), source=Source(ends=(3,)))
+    harness.life(behaviour=Behaviour(publishes=lambda epoch: False))
     stored = [harness.storage.read(f"settled/{name}") for name in harness.storage.names("settled")]
     said += [repr(plan) for plan in harness.plans] + [text.decode(errors="replace") for text in stored]
     said += [key.decode() + repr(reader.client.hgetall(key)) for key in reader.client.scan_iter("onceward:*")]

@@ -26,7 +26,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "field": {"type": "hash", "field": "{v}", "value": "v"},
     "zset": {"type": "zset", "member": "{v}", "score": "v"},
     "counter": {"type": "counter"},
-    "delete": {"value": "v", "delete": "gone"},
+    "delete": {"value": "v", "deleted": "gone"},
 }
 
 

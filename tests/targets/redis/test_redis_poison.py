@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from shapes import JOB, Reader, Row, send, slot_of, write
 
 from onceward.contracts import TryAgain
-from onceward.epoch import Ground
+from onceward.epoch import RunContext
 from onceward.errors import RowsRejected
 from onceward.recovery import divert_poison, find_poison, look_at
 from onceward.sinks import RedisSink
-from onceward.testing import Failed, Finished, Harness, Outlet, Source
+from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.servers import RedisCluster, RedisServer
 
 BAD = (3, 7, 8)
@@ -40,11 +40,15 @@ def target(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]:
             yield cluster.url, client
 
 
-def ground_of(harness: Harness) -> Ground:
-    ground, _ = look_at(
-        sinks=harness.sinks, storage=harness.storage, decisions=harness.logs, place=harness.place, clock=harness.clock
+def context_of(harness: Harness) -> RunContext:
+    context, _ = look_at(
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
     )
-    return ground
+    return context
 
 
 def counted(client: Any, tag: str) -> dict[int, int]:
@@ -56,21 +60,23 @@ def counted(client: Any, tag: str) -> dict[int, int]:
 
 # In a cluster a tag brings all keys into one hash slot, so that the rows of one group come in several parts.
 @pytest.mark.parametrize("tag", ["", "{x}"], ids=["spread", "together"])
-@pytest.mark.parametrize("rows_at_once", [1, 3, None])
+@pytest.mark.parametrize("max_rows_per_script", [1, 3, None])
 def test_rejected_rows_stop_the_epoch_are_named_and_after_a_diversion_the_rest_arrives_once(
-    target: tuple[str, Any], rows_at_once: int | None, tag: str, tmp_path: Path
+    target: tuple[str, Any], max_rows_per_script: int | None, tag: str, tmp_path: Path
 ) -> None:
     """With small parts the epoch is half delivered when it stops; what is in is not counted again."""
     url, client = target
     for number in BAD:
         client.rpush(f"n:{number}{tag}", "somebody's list")
     braced = tag.replace("{", "{{").replace("}", "}}")
-    sink = RedisSink(url, type="counter", key=f"n:{{id}}{braced}", rows_at_once=rows_at_once, name="redis")
+    sink = RedisSink(
+        url, type="counter", key=f"n:{{id}}{braced}", max_rows_per_script=max_rows_per_script, name="redis"
+    )
 
     def read() -> list[Row]:
         return [{"id": number} for number, times in counted(client, tag).items() for _ in range(times)]
 
-    harness = Harness(Outlet(sink, read, ordered=False), source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
+    harness = Harness(SinkUnderTest(sink, read, ordered=False), source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
     for _ in range(2):
         ending = harness.life()
         assert isinstance(ending, Failed)
@@ -80,17 +86,17 @@ def test_rejected_rows_stop_the_epoch_are_named_and_after_a_diversion_the_rest_a
         assert "onceward poison" in str(ending.error.hint)
     before = counted(client, tag)
     assert set(before.values()) <= {1}
-    assert before or rows_at_once != 1, "half delivered"
-    ground = ground_of(harness)
-    found = find_poison(ground)
+    assert before or max_rows_per_script != 1, "half delivered"
+    context = context_of(harness)
+    found = find_poison(context)
     assert sorted(row.values["id"] for row in found) == list(BAD)
     assert all(f"n:{row.values['id']}{tag}" in row.why and "holds a list" in row.why for row in found)
     assert counted(client, tag) == before, "looking changes nothing"
-    (path,) = divert_poison(ground, tmp_path)
+    (path,) = divert_poison(context, tmp_path)
     assert len(path.read_text().splitlines()) == len(BAD)
     assert isinstance(harness.life(), Finished)
     assert counted(client, tag) == {number: 1 for number in range(20) if number not in BAD}
-    assert find_poison(ground_of(harness)) == []
+    assert find_poison(context_of(harness)) == []
 
 
 def rejected(sink: RedisSink, *batches: pa.RecordBatch, epoch: int = 7) -> list[tuple[int, str]]:
@@ -178,7 +184,7 @@ HELD = st.sampled_from(
 )
 WHOLE = st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9) | st.sampled_from([2**61, -(2**61), 2**62 - 1, 2**62])
 FRACTIONS = st.floats() | st.sampled_from([0.5, -2.5, math.nan, math.inf, 9e299, -9e299])
-WAYS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "counter": {"type": "counter", "key": "k:{a}", "by": "v"},
     "rows": {"type": "counter", "key": "k:{a}"},
     "fields": {"type": "counter", "key": "k:{a}", "field": "{b}", "by": "v"},
@@ -191,7 +197,7 @@ WAYS: dict[str, dict[str, Any]] = {
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[dict[str, str], pa.RecordBatch, str]:
     """What some keys hold before, rows for them, and how they are written."""
-    way = draw(st.sampled_from(sorted(WAYS)))
+    variant = draw(st.sampled_from(sorted(VARIANTS)))
     held = draw(st.dictionaries(st.sampled_from(KEYS), HELD, max_size=3))
     count = draw(st.integers(1, 8))
     column = st.lists(st.sampled_from(KEYS) | st.none(), min_size=count, max_size=count)
@@ -204,7 +210,7 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, str], pa.RecordBatch, str]:
             "v": pa.array(amounts, kind),
         }
     )
-    return held, rows, way
+    return held, rows, variant
 
 
 @settings(max_examples=150, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
@@ -212,13 +218,13 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, str], pa.RecordBatch, str]:
 def test_what_is_named_is_rejected_and_without_it_the_rest_is_taken(
     server: RedisServer, reader: Reader, world: tuple[dict[str, str], pa.RecordBatch, str]
 ) -> None:
-    held, rows, way = world
-    sink = RedisSink(server.url, name="redis", **WAYS[way])
+    held, rows, variant = world
+    sink = RedisSink(server.url, name="redis", **VARIANTS[variant])
     reader.client.flushdb()
     for key, value in held.items():
         if value == "list":
             reader.client.rpush(f"k:{key}", value)
-        elif way == "fields":
+        elif variant == "fields":
             reader.client.hset(f"k:{key}", mapping=dict.fromkeys(KEYS, value))
         else:
             reader.client.set(f"k:{key}", value)

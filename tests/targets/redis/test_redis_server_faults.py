@@ -15,9 +15,9 @@ from onceward.connections.redis import opened
 from onceward.contracts import TryAgain
 from onceward.errors import CheckpointRolledBack, OutputLost, PublishFailed, RowsRejected
 from onceward.sinks import RedisSink
-from onceward.sinks.redis import apply, ledger
+from onceward.sinks.redis import apply, receipts
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
-from onceward.testing import Conduct, Failed, Finished, Harness, ManualClock, Source
+from onceward.testing import Behaviour, Failed, Finished, Harness, ManualClock, Source
 from onceward.testing.servers import RedisServer
 
 SEED = 20261115
@@ -36,17 +36,17 @@ def reader_of(server: RedisServer) -> Reader:
 
 def test_a_server_killed_between_stage_and_publish_gets_every_row_once(mortal: RedisServer) -> None:
     reader = reader_of(mortal)
-    harness = Harness(COUNTER.outlet(mortal.url, reader), source=Source(ends=(4, 8)))
-    staged_only = Conduct(publishes=lambda epoch: False)
+    harness = Harness(COUNTER.sink_under_test(mortal.url, reader), source=Source(ends=(4, 8)))
+    staged_only = Behaviour(publishes=lambda epoch: False)
     mortal.kill()
-    assert isinstance(harness.life(conduct=staged_only), Failed), "recovery asks for receipts first"
+    assert isinstance(harness.life(behaviour=staged_only), Failed), "recovery asks for receipts first"
     mortal.start()
 
     def kill(epoch: int) -> bool:
         mortal.kill()
         return True
 
-    assert isinstance(harness.life(conduct=Conduct(publishes=kill)), Failed)
+    assert isinstance(harness.life(behaviour=Behaviour(publishes=kill)), Failed)
     mortal.start()
     harness.drain()
     assert harness.problems() == []
@@ -69,7 +69,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(mortal: RedisServer) ->
     clock = ClockThatRepairs()
     clock.server = mortal
     reader = reader_of(mortal)
-    harness = Harness(COUNTER.outlet(mortal.url, reader), source=Source(ends=(4, 8)), clock=clock)
+    harness = Harness(COUNTER.sink_under_test(mortal.url, reader), source=Source(ends=(4, 8)), clock=clock)
     gone: list[int] = []
 
     def stop_once(epoch: int) -> bool:
@@ -78,20 +78,20 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(mortal: RedisServer) ->
             gone.append(epoch)
         return True
 
-    assert harness.life(conduct=Conduct(publishes=stop_once)) == Finished()
+    assert harness.life(behaviour=Behaviour(publishes=stop_once)) == Finished()
     assert clock.pauses >= 3
     assert harness.problems() == []
 
 
 def test_a_server_that_stays_away_leaves_the_epoch_staged(mortal: RedisServer) -> None:
     reader = reader_of(mortal)
-    harness = Harness(COUNTER.outlet(mortal.url, reader), source=Source(ends=(4,)))
+    harness = Harness(COUNTER.sink_under_test(mortal.url, reader), source=Source(ends=(4,)))
 
     def stop(epoch: int) -> bool:
         mortal.stop()
         return True
 
-    ending = harness.life(conduct=Conduct(publishes=stop))
+    ending = harness.life(behaviour=Behaviour(publishes=stop))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, PublishFailed)
     mortal.start()
@@ -104,7 +104,7 @@ def test_counters_are_exact_although_the_server_is_killed_at_random(mortal: Redi
     """SIGKILL while epochs go in: what was confirmed is there, what was not is sent again and found or written."""
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    sink = RedisSink(mortal.url, type="counter", key="count:{key}", rows_at_once=50, name="redis", timeout_s=5)
+    sink = RedisSink(mortal.url, type="counter", key="count:{key}", max_rows_per_script=50, name="redis", timeout_s=5)
     stop = threading.Event()
     started = threading.Event()
     kills = 0
@@ -153,11 +153,11 @@ def test_a_server_that_is_started_anew_between_a_script_and_its_call_is_given_th
     mortal: RedisServer,
 ) -> None:
     """The driver opens the connection again without a word, and the new server has never heard of the script."""
-    with opened(mortal.url, 5) as way:
-        assert way.run(way.seed, RAISE_WATERMARK, "receipts", "aaaaaaaa", 7) == 7
+    with opened(mortal.url, 5) as variant:
+        assert variant.run(variant.seed, RAISE_WATERMARK, "receipts", "aaaaaaaa", 7) == 7
         mortal.kill()
         mortal.start()
-        assert way.run(way.seed, RAISE_WATERMARK, "receipts", "aaaaaaaa", 3) == 7
+        assert variant.run(variant.seed, RAISE_WATERMARK, "receipts", "aaaaaaaa", 3) == 7
 
 
 def test_a_reader_never_sees_half_of_a_part(server: RedisServer, reader: Reader) -> None:
@@ -264,7 +264,7 @@ def test_the_script_itself_refuses_another_fingerprint(
     sink = RedisSink(server.url, type="counter", key="count:{key}", name="redis")
     batch = pa.record_batch({"key": ["a"]})
     assert write(sink, batch)
-    monkeypatch.setattr(ledger, "rows_in", lambda client, slots, scope: [0] * len(slots))
+    monkeypatch.setattr(receipts, "rows_in", lambda client, slots, scope: [0] * len(slots))
     with pytest.raises(CheckpointRolledBack, match="rolled back"):
         write(sink, batch, mark="ggggggggggggggg2")
     assert reader.client.get("count:a") == b"1"
@@ -280,7 +280,7 @@ def test_a_slow_publisher_below_the_watermark_writes_nothing(
         assert write(sink, batch, epoch=epoch)
     sink.forget(JOB, 4)
     assert {receipt.epoch for receipt in sink.receipts(JOB)} == {4}
-    monkeypatch.setattr(ledger, "rows_in", lambda client, slots, scope: [0] * len(slots))
+    monkeypatch.setattr(receipts, "rows_in", lambda client, slots, scope: [0] * len(slots))
     for epoch in range(5):
         assert write(sink, batch, epoch=epoch)
     assert reader.client.get("count:a") == b"5"
@@ -288,7 +288,7 @@ def test_a_slow_publisher_below_the_watermark_writes_nothing(
 
 def test_a_server_that_forgot_a_part_gets_it_again(server: RedisServer, reader: Reader) -> None:
     """An old snapshot came back in mid-epoch: the receipt went with the rows, so the two still agree."""
-    sink = RedisSink(server.url, type="counter", key="count:{key}", name="redis", rows_at_once=2)
+    sink = RedisSink(server.url, type="counter", key="count:{key}", name="redis", max_rows_per_script=2)
     batch = pa.record_batch({"key": ["a", "b", "c", "d", "e"]})
     assert write(sink, batch)
     before = {key: reader.client.dump(key) for key in reader.client.scan_iter("*")}
@@ -300,13 +300,13 @@ def test_a_server_that_forgot_a_part_gets_it_again(server: RedisServer, reader: 
     assert [reader.client.get(f"count:{key}") for key in "abcde"] == [b"2"] * 5
 
 
-@pytest.mark.parametrize(("believed", "rows_at_once"), [(3, 2), (1, 2), (1, None), (4, 1)])
+@pytest.mark.parametrize(("believed", "max_rows_per_script"), [(3, 2), (1, 2), (1, None), (4, 1)])
 def test_a_part_that_does_not_follow_on_what_is_in_is_not_written(
-    server: RedisServer, reader: Reader, monkeypatch: pytest.MonkeyPatch, believed: int, rows_at_once: int | None
+    server: RedisServer, reader: Reader, monkeypatch: pytest.MonkeyPatch, believed: int, max_rows_per_script: int | None
 ) -> None:
     """Two rows are in; the driver, whose knowledge is old or whose server went back, goes on from elsewhere."""
     batch = pa.record_batch({"key": ["a", "b", "c", "d", "e"]})
-    first = RedisSink(server.url, type="counter", key="count:{key}", name="redis", rows_at_once=1)
+    first = RedisSink(server.url, type="counter", key="count:{key}", name="redis", max_rows_per_script=1)
 
     def cut_short() -> Iterator[pa.RecordBatch]:
         yield batch.slice(0, 4)
@@ -315,9 +315,11 @@ def test_a_part_that_does_not_follow_on_what_is_in_is_not_written(
     with pytest.raises(ConnectionError):
         send(first, replace(slot_of(first, batch), read=cut_short))
     assert reader.names() == [b"count:a", b"count:b"]
-    sink = RedisSink(server.url, type="counter", key="count:{key}", name="redis", rows_at_once=rows_at_once)
+    sink = RedisSink(
+        server.url, type="counter", key="count:{key}", name="redis", max_rows_per_script=max_rows_per_script
+    )
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "rows_in", lambda client, slots, scope: [believed])
+        patch.setattr(receipts, "rows_in", lambda client, slots, scope: [believed])
         assert not send(sink, slot_of(sink, batch)), "the publisher tries again"
     assert reader.names() == [b"count:a", b"count:b"]
     assert send(sink, slot_of(sink, batch)), "and then looks anew"

@@ -67,11 +67,13 @@ def test_floating_point_numbers_come_back_as_they_were(server: RedisServer, read
     assert math.isnan(found[-1])
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 10_000])
-def test_hostile_keys_and_values_arrive_byte_for_byte(server: RedisServer, reader: Reader, rows_at_once: int) -> None:
+@pytest.mark.parametrize("max_rows_per_script", [1, 10_000])
+def test_hostile_keys_and_values_arrive_byte_for_byte(
+    server: RedisServer, reader: Reader, max_rows_per_script: int
+) -> None:
     batch = pa.record_batch({"k": pa.array(HOSTILE, pa.binary()), "v": pa.array(HOSTILE[::-1], pa.binary())})
     expected = dict(zip(HOSTILE, HOSTILE[::-1], strict=True))
-    options: dict[str, Any] = {"rows_at_once": rows_at_once}
+    options: dict[str, Any] = {"max_rows_per_script": max_rows_per_script}
     assert write(RedisSink(server.url, key="s:{k}", value="v", **options), batch)
     assert {key[2:]: reader.client.get(key) for key in reader.names("s:*")} == expected
     assert write(RedisSink(server.url, type="hash", key="h", field="{k}", value="v", **options), batch)
@@ -117,7 +119,7 @@ def test_nulls_of_a_hash_remove_fields_and_delete_removes_all(server: RedisServe
     batch = pa.record_batch(
         {"id": [1, 2, 3], "a": ["x", None, "x"], "b": [None, None, "x"], "gone": [None, False, True]}
     )
-    assert write(RedisSink(server.url, type="hash", key="h:{id}", delete="gone"), batch)
+    assert write(RedisSink(server.url, type="hash", key="h:{id}", deleted="gone"), batch)
     assert reader.client.hgetall("h:1") == {b"a": b"x", b"other": b"stays"}
     assert reader.client.hgetall("h:2") == {b"other": b"stays"}
     assert reader.client.hgetall("h:3") == {}
@@ -132,7 +134,7 @@ def test_nulls_of_a_hash_remove_fields_and_delete_removes_all(server: RedisServe
     ],
 )
 def test_a_flag_removes_what_the_row_names(server: RedisServer, reader: Reader, options: dict[str, Any]) -> None:
-    sink = RedisSink(server.url, delete="gone", **options)
+    sink = RedisSink(server.url, deleted="gone", **options)
     assert write(sink, pa.record_batch({"id": [1, 2], "v": [1, 1], "gone": [False, False]}))
     assert write(sink, pa.record_batch({"id": [1, 2], "v": [2, 2], "gone": [True, False]}), epoch=8)
     assert reader.names() == [b"s:2"]
@@ -148,8 +150,14 @@ def test_the_last_row_of_a_key_stays(server: RedisServer, reader: Reader) -> Non
         pa.record_batch({"id": [key for key, _ in some], "v": pa.array([value for _, value in some], pa.int64())})
         for some in (rows[:700], rows[700:701], rows[701:])
     ]
-    for rows_at_once in (1, 64, None):
-        sink = RedisSink(server.url, key="s:{id}", value="v", rows_at_once=rows_at_once, name=f"redis {rows_at_once}")
+    for max_rows_per_script in (1, 64, None):
+        sink = RedisSink(
+            server.url,
+            key="s:{id}",
+            value="v",
+            max_rows_per_script=max_rows_per_script,
+            name=f"redis {max_rows_per_script}",
+        )
         assert send(sink, slot_of(sink, *batches))
         assert {key: reader.client.get(key) for key in reader.names("*")} == expected
 
@@ -193,7 +201,7 @@ def test_a_null_key_stops_the_job_or_is_left_out(server: RedisServer, reader: Re
     with pytest.raises(RowsRejected, match="slot 0, row 1: a null in a column of its key"):
         write(RedisSink(server.url, key="s:{a}", value="v"), batch)
     assert reader.names() == []
-    assert write(RedisSink(server.url, key="s:{a}", value="v", null_keys="skip", rows_at_once=1), batch)
+    assert write(RedisSink(server.url, key="s:{a}", value="v", null_keys="skip", max_rows_per_script=1), batch)
     assert reader.names() == [b"s:x", b"s:z"]
     assert write(RedisSink(server.url, type="hash", key="h", field="{a}", value="v", null_keys="skip"), batch)
     assert reader.client.hgetall("h") == {b"x": b"1", b"z": b"3"}
@@ -216,8 +224,10 @@ def test_infinite_scores_are_scores(server: RedisServer, reader: Reader) -> None
 def test_a_large_slot_arrives_whole_in_parts_of_every_size(server: RedisServer, reader: Reader) -> None:
     rows = 25_000
     batch = pa.record_batch({"id": range(rows), "v": range(rows)})
-    for number, rows_at_once in enumerate((777, 10_000, None)):
-        sink = RedisSink(server.url, key=f"{number}:{{id}}", value="v", rows_at_once=rows_at_once, name=str(number))
+    for number, max_rows_per_script in enumerate((777, 10_000, None)):
+        sink = RedisSink(
+            server.url, key=f"{number}:{{id}}", value="v", max_rows_per_script=max_rows_per_script, name=str(number)
+        )
         assert send(sink, slot_of(sink, batch.slice(0, 12_345), batch.slice(12_345)))
         keys = [f"{number}:{i}" for i in range(rows)]
         assert [int(value) for value in reader.client.mget(keys)] == list(range(rows))

@@ -9,7 +9,7 @@ import pytest
 
 from onceward.sinks import FileSink
 from onceward.storage import LocalStorage
-from onceward.testing import Conduct, CrashAt, DirectoryLogs, Harness, Outlet, Source
+from onceward.testing import Behaviour, CrashAt, DirectoryLogs, Harness, SinkUnderTest, Source
 
 EPOCHS = 3
 
@@ -34,11 +34,11 @@ def harness(tmp_path: Path) -> Harness:
     storage = LocalStorage(checkpoint / "onceward")
     storage.root.mkdir(parents=True)
     return Harness(
-        Outlet(FileSink(tmp_path / "out", format="jsonl"), list),
+        SinkUnderTest(FileSink(tmp_path / "out", format="jsonl"), list),
         source=Source(ends=tuple(range(4, 4 * EPOCHS + 1, 4))),
         storage=storage,
         logs=DirectoryLogs(checkpoint),
-        place=f"inode {storage.root.stat().st_ino}",
+        directory_id=f"inode {storage.root.stat().st_ino}",
     )
 
 
@@ -51,7 +51,7 @@ def visible(tmp_path: Path) -> Callable[[], int]:
 @pytest.fixture
 def unpublished(harness: Harness) -> Harness:
     """Epochs 0 and 1 are decided, the driver died before it published them."""
-    harness.life(conduct=Conduct(publishes=lambda epoch: False), faults=_DieAtTheEnd(), until=1)
+    harness.life(behaviour=Behaviour(publishes=lambda epoch: False), faults=_DieAtTheEnd(), until=1)
     return harness
 
 

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from onceward.sinks.mysql.beside import Beside
+from onceward.sinks.mysql.background_load import BackgroundLoad
 
 
 def test_pieces_are_done_in_order_and_one_at_a_time() -> None:
-    beside, done, at_work = Beside(), [], threading.Lock()
+    beside, done, at_work = BackgroundLoad(), [], threading.Lock()
 
     def piece(number: int) -> None:
         assert at_work.acquire(blocking=False), "two at once"
@@ -27,7 +27,7 @@ def test_what_a_piece_raises_is_raised_by_the_next_call_once(then: str) -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    beside = Beside()
+    beside = BackgroundLoad()
     beside.do(fail)
     with pytest.raises(ValueError, match="no"):
         beside.wait() if then == "wait" else beside.do(fail)
@@ -36,7 +36,7 @@ def test_what_a_piece_raises_is_raised_by_the_next_call_once(then: str) -> None:
 
 
 def test_closing_waits_for_the_piece_on_its_way() -> None:
-    beside, may_end, ended = Beside(), threading.Event(), []
+    beside, may_end, ended = BackgroundLoad(), threading.Event(), []
 
     def slow() -> None:
         may_end.wait(30)

@@ -27,7 +27,7 @@ def test_no_more_than_the_limit_is_printed_and_the_rest_is_counted(capsys: pytes
 def test_it_says_that_it_is_at_least_once() -> None:
     sink = StdoutSink()
     assert sink.guarantee is Guarantee.AT_LEAST_ONCE
-    assert "no receipt" in sink.means
+    assert "no receipt" in sink.mechanism
     assert pickle.loads(pickle.dumps(sink)).committer is None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onceward.storage import LocalStorage, is_same_place, place_of
+from onceward.storage import LocalStorage, is_same_directory, place_of
 from onceward.storage.place import has_stable_inodes
 
 MOUNTS = """\
@@ -100,4 +100,4 @@ def test_s89_where_inodes_change_the_place_is_the_path(tmp_path: Path, monkeypat
     ],
 )
 def test_s89_places_are_compared(recorded: str, now: str, same: bool) -> None:
-    assert is_same_place(recorded, now) is same
+    assert is_same_directory(recorded, now) is same

@@ -40,7 +40,7 @@ class FileFormat:
     open: Callable[[pa.NativeFile, pa.Table, str, Options], Encoder]
     compressions: Mapping[str, str]
     refuse: Callable[[pa.DataType], str | None]
-    rows_at_once: int
+    rows_per_group: int
 
     @property
     def default_compression(self) -> str:
@@ -158,18 +158,18 @@ FORMATS: Mapping[str, FileFormat] = {
             "none": "parquet",
         },
         refuse=_takes_all,
-        rows_at_once=1 << 20,
+        rows_per_group=1 << 20,
     ),
     "jsonl": FileFormat(
         open=_JsonLines,
         compressions={"none": "jsonl", "gzip": "jsonl.gz"},
         refuse=_takes_all,
-        rows_at_once=1 << 16,
+        rows_per_group=1 << 16,
     ),
     "csv": FileFormat(
         open=_Csv,
         compressions={"none": "csv", "gzip": "csv.gz"},
         refuse=_refused_by_csv,
-        rows_at_once=1 << 16,
+        rows_per_group=1 << 16,
     ),
 }

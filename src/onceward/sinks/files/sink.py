@@ -44,11 +44,11 @@ from onceward.sinks.files.layout import (
     transaction_of,
 )
 from onceward.sinks.files.publish import files_of, give_name, missing, publish, remove
-from onceward.sinks.files.writer import SlotWriter, WriterSettings
+from onceward.sinks.files.writer import SlotTransaction, WriterSettings
 from onceward.storage import make_folders, sync_folder
 
 
-class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
+class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
     """Exactly-once files in a local or mounted folder.
 
     `format` is parquet, jsonl or csv. `partition_by` columns become folders `column=value` and leave the files. A slot
@@ -58,7 +58,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
     """
 
     receipts_are_output = True
-    means = "two-phase commit: hidden file, then its visible name, which is the receipt"
+    mechanism = "two-phase commit: hidden file, then its visible name, which is the receipt"
 
     def __init__(
         self,
@@ -193,10 +193,10 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
 
     # --- stage, on executors --------------------------------------------------------------------
 
-    def begin_transaction(self, context: SlotContext) -> SlotWriter:
+    def begin_transaction(self, context: SlotContext) -> SlotTransaction:
         """A writer; its first file is made when rows come."""
         make_folders(self._hidden)
-        return SlotWriter(
+        return SlotTransaction(
             context,
             WriterSettings(
                 root=self.path,
@@ -209,11 +209,11 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
             ),
         )
 
-    def invoke(self, transaction: SlotWriter, batch: pa.RecordBatch) -> None:
+    def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         """Gather the rows, and write them when there are enough."""
         transaction.add(batch)
 
-    def pre_commit(self, transaction: SlotWriter) -> Handle:
+    def pre_commit(self, transaction: SlotTransaction) -> Handle:
         """Finish the files and force them, and the hidden folder, to the disk."""
         return self._handle(transaction.transaction, transaction.seal())
 
@@ -238,7 +238,7 @@ class FileSink(TwoPhaseCommitSink[SlotWriter], EngineWritten):
         extension = FORMATS[self.format].compressions[self.compression]
         return self._handle(str(context.transaction), stage_engine_files(self.path, context, extension))
 
-    def discard(self, transaction: SlotWriter) -> None:
+    def discard(self, transaction: SlotTransaction) -> None:
         """Remove what the attempt has written so far."""
         transaction.discard()
 

@@ -114,7 +114,7 @@ class _Waiting:
         return self.rows + (self.file.rows if self.file is not None else 0)
 
 
-class SlotWriter:
+class SlotTransaction:
     """The transaction of one task attempt."""
 
     def __init__(self, context: SlotContext, settings: WriterSettings) -> None:
@@ -198,7 +198,7 @@ class SlotWriter:
             table = table.slice(room)
             if limit is not None and waiting.rows_of_file >= limit:
                 self._finish(folder)
-            elif waiting.rows >= self._settings.format.rows_at_once or waiting.bytes >= self._bytes_at_once:
+            elif waiting.rows >= self._settings.format.rows_per_group or waiting.bytes >= self._bytes_at_once:
                 self._write(folder)
 
     @property

@@ -15,15 +15,15 @@ from onceward.contracts import TryAgain
 from onceward.errors import TargetChanged, TargetRefused
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka.errors import UNKNOWN_TOPICS, classify, name_of
+from onceward.sinks.kafka.options import Settings, driver, said
 from onceward.sinks.kafka.producer import Producer
-from onceward.sinks.kafka.settings import Settings, driver, said
 
 T = TypeVar("T")
 _SAME_AGAIN_S = 60.0
 _TOOK = re.compile(r"\d+ms")
 
 
-class NotAgain(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets a line pass once a minute: as long as a broker is away the driver writes ten a second, all the same."""
 
     def __init__(self) -> None:
@@ -38,27 +38,27 @@ class NotAgain(logging.Filter):
 
 
 log = logging.getLogger("onceward.kafka")
-log.addFilter(NotAgain())
+log.addFilter(RepeatFilter())
 
 
-def take_id(producer: Producer, topic: str, timeout_s: float) -> None:
+def claim_transactional_id(producer: Producer, topic: str, timeout_s: float) -> None:
     """Fence whoever had this producer's transactional id.
 
     The driver asks for a coordinator too early, and again only half a second later, unless it knows the brokers
     already; after one question for a topic that was still so in one start of four, after two in none of fifty.
     """
     for _ in range(2):
-        producer.ask_for(topic, timeout_s)
+        producer.refresh_metadata(topic, timeout_s)
     producer.init_transactions(timeout_s)
 
 
-def take_from(transactional_id: str, settings: Settings, topic: str) -> None:
+def claim_from(transactional_id: str, settings: Settings, topic: str) -> None:
     """Fence whoever publishes under an id that is not ours any more."""
     client = Client(settings, f"taking the transactional id {transactional_id!r}")
     try:
         producer = client.make(Producer, settings.producer(transactional_id))
-        with client.watched():
-            take_id(producer, topic, settings.timeout_s)
+        with client.raising_kafka_failed():
+            claim_transactional_id(producer, topic, settings.timeout_s)
     except KafkaFailed as failed:
         if failed.code != driver().KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             raise
@@ -130,7 +130,7 @@ class Client:
             made.close()
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def raising_kafka_failed(self) -> Iterator[None]:
         """The driver's errors become ours."""
         try:
             yield
@@ -139,7 +139,7 @@ class Client:
 
     def wait(self, future: Future[T]) -> T:
         """What an admin's answer is, or its error."""
-        with self.watched():
+        with self.raising_kafka_failed():
             try:
                 return future.result(self._settings.timeout_s + 5)
             except FutureTimeout:

@@ -11,9 +11,9 @@ from typing import Any
 
 from onceward.identity import JobName, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, log
-from onceward.sinks.kafka.fitting import Topic
-from onceward.sinks.kafka.ledger import Ledger
-from onceward.sinks.kafka.settings import Settings, admin_driver, driver
+from onceward.sinks.kafka.limits import Topic
+from onceward.sinks.kafka.options import Settings, admin_driver, driver
+from onceward.sinks.kafka.receipts import Receipts
 
 BY_DEFAULT = -1
 """As many replicas as the brokers give a topic by default."""
@@ -220,7 +220,7 @@ class Cluster:
 
     def read_ledger(
         self, topic: str, job: JobName, sink: SinkName, *, patience_s: float, is_committed: bool = True
-    ) -> Ledger:
+    ) -> Receipts:
         """Every receipt of this job's name and sink whose transaction is committed.
 
         A committed receipt stays hidden while an *earlier* transaction in the topic is open, be it of another job. So
@@ -228,24 +228,24 @@ class Cluster:
         those that are open there. They end with their publish, or by their time-out. Not `is_committed`: what may never
         come to be is read too, and nothing is waited for.
         """
-        ledger = Ledger(job, sink)
+        receipts = Receipts(job, sink)
         end = self.end_of(topic)
         if not end:
-            return ledger
+            return receipts
         kafka = driver()
         client = Client(self._settings, f"reading the receipts in {topic!r}")
         consumer = client.make(kafka.Consumer, self._settings.consumer(is_committed=is_committed))
         try:
-            with client.watched():
+            with client.raising_kafka_failed():
                 # It would learn of the topic by itself, half a second later.
                 consumer.list_topics(topic, timeout=self._settings.timeout_s)
             consumer.assign([kafka.TopicPartition(topic, PARTITION_OF_RECEIPTS, kafka.OFFSET_BEGINNING)])
-            self._read_to(end, consumer, ledger, client, patience_s)
+            self._read_to(end, consumer, receipts, client, patience_s)
         finally:
             consumer.close()
-        return ledger
+        return receipts
 
-    def _read_to(self, end: int, consumer: Any, ledger: Ledger, client: Client, patience_s: float) -> None:
+    def _read_to(self, end: int, consumer: Any, receipts: Receipts, client: Client, patience_s: float) -> None:
         kafka = driver()
         deadline = time.monotonic() + patience_s
         reached = before = 0
@@ -256,13 +256,13 @@ class Cluster:
                 raise client.failed(
                     f"a transaction of somebody is open at offset {reached} of {end}, or the brokers do not answer"
                 )
-            with client.watched():
+            with client.raising_kafka_failed():
                 messages = consumer.consume(_RECEIPTS_AT_ONCE, timeout=0.02)
             for message in messages:
                 error = message.error()
                 if error is None:
                     if message.key() is not None:
-                        ledger.add(message.key(), message.value())
+                        receipts.add(message.key(), message.value())
                     reached = message.offset() + 1
                 elif error.code() == kafka.KafkaError._PARTITION_EOF:
                     # Stands past the markers of transactions too, which are no messages.

@@ -30,7 +30,7 @@ def facts_of(described: Described, *, is_receipts: bool, has_times: bool) -> dic
 
 
 @dataclass
-class Relied:
+class TargetFacts:
     """The facts since the start, by topic. A topic that was not met before is taken as it is."""
 
     receipts_topic: str

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from onceward.contracts import Finding, Grade
+from onceward.contracts import Finding, Severity
 from onceward.errors import TargetRefused
 from onceward.identity import SinkName, digest
-from onceward.sinks.kafka.client import Client, KafkaFailed, log, take_id
+from onceward.sinks.kafka.client import Client, KafkaFailed, claim_transactional_id, log
 from onceward.sinks.kafka.cluster import BY_DEFAULT, SURELY_GONE_S, Cluster, Described
+from onceward.sinks.kafka.options import Settings, driver
 from onceward.sinks.kafka.producer import Producer
-from onceward.sinks.kafka.settings import Settings, driver
 
 _PERMISSIONS = "docs/targets/kafka.md lists what the sink needs"
 
 
 @contextmanager
-def _refusing(settings: Settings) -> Iterator[None]:
+def _failures_as_refusals(settings: Settings) -> Iterator[None]:
     try:
         yield
     except KafkaFailed as failed:
@@ -38,7 +38,7 @@ def check(
     sink: SinkName,
 ) -> None:
     """Raise `TargetRefused` when something is missing; make what the options let us make."""
-    with _refusing(settings):
+    with _failures_as_refusals(settings):
         cluster = Cluster(settings)
         try:
             named = [name for name in (topic, receipts_topic) if name is not None]
@@ -108,8 +108,8 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
     client = Client(settings, "taking a transactional id")
     try:
         producer = client.make(Producer, settings.producer(f"{settings.id_prefix}-check-{digest(sink, 16)}"))
-        with client.watched():
-            take_id(producer, receipts_topic, settings.timeout_s)
+        with client.raising_kafka_failed():
+            claim_transactional_id(producer, receipts_topic, settings.timeout_s)
     except KafkaFailed as failed:
         if failed.code == kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
             raise TargetRefused(
@@ -125,10 +125,10 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
         client.close()
 
 
-def cautions(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
+def diagnose(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
     """What the topics' settings mean for what was confirmed. One that the brokers do not know is told of, too."""
     names = list(topics)
-    with _refusing(settings):
+    with _failures_as_refusals(settings):
         cluster = Cluster(settings)
         try:
             found = cluster.describe_patiently(names, SURELY_GONE_S)
@@ -136,20 +136,20 @@ def cautions(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
             cluster.close()
     for name in names:
         if name not in found:
-            yield Finding(f"topic {name}", Grade.WRONG, "it is not there", "start the job, or make it")
+            yield Finding(f"topic {name}", Severity.ERROR, "it is not there", "start the job, or make it")
     for name, described in found.items():
         yield _copies(name, described)
         if described.config.get("unclean.leader.election.enable") == "true":
             yield Finding(
                 f"topic {name}",
-                Grade.WARNING,
+                Severity.WARNING,
                 "a broker that lags behind may become its leader: records and receipts that were confirmed can vanish",
                 f"kafka-configs --alter --topic {name} --add-config unclean.leader.election.enable=false",
             )
         if described.topic.max_bytes is None:
             yield Finding(
                 f"topic {name}",
-                Grade.WARNING,
+                Severity.WARNING,
                 "its max.message.bytes may not be seen, so records are taken to be limited to 1,000,000 bytes",
                 f"allow DESCRIBE_CONFIGS on topic {name}",
             )
@@ -157,8 +157,8 @@ def cautions(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
 
 def _copies(name: str, described: Described) -> Finding:
     in_sync = int(described.config.get("min.insync.replicas", "1"))
-    says = f"{described.topic.partitions} partitions, {described.replicas} copies, at least {in_sync} in sync"
+    detail = f"{described.topic.partitions} partitions, {described.replicas} copies, at least {in_sync} in sync"
     if described.replicas > 1 and in_sync > 1:
-        return Finding(f"topic {name}", Grade.FINE, says)
-    mend = "3 copies and min.insync.replicas=2 let a broker's disk be lost"
-    return Finding(f"topic {name}", Grade.WARNING, f"{says}: what one broker loses is lost", mend)
+        return Finding(f"topic {name}", Severity.OK, detail)
+    fix = "3 copies and min.insync.replicas=2 let a broker's disk be lost"
+    return Finding(f"topic {name}", Severity.WARNING, f"{detail}: what one broker loses is lost", fix)

@@ -42,7 +42,7 @@ from onceward.sinks.kafka.library import (
     OnLog,
     library,
 )
-from onceward.sinks.kafka.settings import Setting, driver
+from onceward.sinks.kafka.options import Setting, driver
 
 _POLL_S = 0.01
 _REASON_BYTES = 512
@@ -55,7 +55,7 @@ _NOTHING = ctypes.create_string_buffer(1)
 
 
 @dataclass(slots=True)
-class _Heard:
+class _Events:
     """What the library said, in the callbacks that run inside `poll` and `flush`."""
 
     errors: list[tuple[int, str]] = field(default_factory=list)
@@ -72,8 +72,8 @@ class Producer:
         settings = dict(config)
         logger = settings.pop("logger", logging.getLogger("onceward.kafka"))
         self._on_error: Callable[[Any], None] | None = settings.pop("error_cb", None)
-        self._heard = _Heard()
-        callbacks = _callbacks(self._heard, logger)
+        self._events = _Events()
+        callbacks = _callbacks(self._events, logger)
         self._lib = library()
         self._handle: int | None = _opened(settings, callbacks)
         self._topics: dict[str, int] = {}
@@ -94,11 +94,11 @@ class Producer:
     @property
     def undelivered(self) -> list[tuple[int, str, str]]:
         """Records that failed since the transaction began, the first of them: code, reason and topic."""
-        return self._heard.undelivered
+        return self._events.undelivered
 
     # --- transactions -----------------------------------------------------------------------------
 
-    def ask_for(self, topic: str, timeout_s: float) -> None:
+    def refresh_metadata(self, topic: str, timeout_s: float) -> None:
         """Get to know the brokers and the topic."""
         found = ctypes.c_void_p()
         self._check(
@@ -114,7 +114,7 @@ class Producer:
 
     def begin_transaction(self) -> None:
         """All that is sent from here on belongs to it."""
-        self._heard.undelivered.clear()
+        self._events.undelivered.clear()
         self._raise(self._lib.rd_kafka_begin_transaction(self._alive()))
 
     def commit_transaction(self, timeout_s: float) -> None:
@@ -163,7 +163,7 @@ class Producer:
             self._enqueue(topic, partition, those)
 
     def _enqueue(self, topic: int, partition: int, messages: Any) -> None:
-        room = _Room(self)
+        backpressure = _Backpressure(self)
         while len(messages):
             self._lib.rd_kafka_produce_batch(topic, partition, COPY, messages.ctypes.data, len(messages))
             refused = np.flatnonzero(messages["err"])
@@ -171,7 +171,7 @@ class Producer:
                 return
             # When there is no room for one, none behind it is taken, so their order is kept.
             messages = messages[refused[0] :]
-            room.make(int(messages["err"][0]), some_were_taken=bool(refused[0]))
+            backpressure.make(int(messages["err"][0]), some_were_taken=bool(refused[0]))
 
     def _send_each(self, topic: int, records: Records) -> None:
         """A record's time and headers can be given only in a call of its own."""
@@ -195,10 +195,10 @@ class Producer:
                 self._send_again(error, first + number * step, count, listed)
 
     def _send_again(self, error: int | None, parts: int, count: int, headers: int | None) -> None:
-        room = _Room(self)
+        backpressure = _Backpressure(self)
         while error:
             try:
-                room.make(*self._taken(error))
+                backpressure.make(*self._taken(error))
             except BaseException:
                 if headers:
                     self._lib.rd_kafka_headers_destroy(headers)
@@ -231,7 +231,7 @@ class Producer:
         return self._handle
 
     def _pass_on(self) -> None:
-        errors, self._heard.errors[:] = list(self._heard.errors), []
+        errors, self._events.errors[:] = list(self._events.errors), []
         for error in errors:
             if self._on_error is not None:
                 self._on_error(driver().KafkaError(*error))
@@ -259,7 +259,7 @@ class Producer:
         _fail(code, reason or _text(self._lib.rd_kafka_err2str(code)))
 
 
-class _Room:
+class _Backpressure:
     """For a record that the library has no room for now."""
 
     def __init__(self, producer: Producer) -> None:
@@ -302,24 +302,24 @@ def _opened(settings: Mapping[str, Setting], callbacks: tuple[Any, Any, Any]) ->
     return handle
 
 
-def _callbacks(heard: _Heard, logger: logging.Logger) -> tuple[Any, Any, Any]:
+def _callbacks(events: _Events, logger: logging.Logger) -> tuple[Any, Any, Any]:
     """They must not raise: nobody would hear of it."""
 
     def on_delivery(_: int, message: Any, __: int) -> None:
         failed: Message = message.contents
-        if failed.err and len(heard.undelivered) < 10:
+        if failed.err and len(events.undelivered) < 10:
             lib = library()
             topic = _text(lib.rd_kafka_topic_name(failed.topic))
-            heard.undelivered.append((failed.err, _text(lib.rd_kafka_err2str(failed.err)), topic))
+            events.undelivered.append((failed.err, _text(lib.rd_kafka_err2str(failed.err)), topic))
 
     def on_error(_: int, code: int, reason: bytes, __: int) -> None:
-        heard.errors.append((code, _text(reason)))
+        events.errors.append((code, _text(reason)))
 
     def on_log(_: int, level: int, facility: bytes, line: bytes) -> None:
         text = _text(line)
         logger.log(_SYSLOG.get(level, logging.CRITICAL), "%s %s", _text(facility), text)
         if facility == _TRANSACTION_FAILED:
-            heard.errors.append((driver().KafkaError._INCONSISTENT, _THREAD.sub("", text)))
+            events.errors.append((driver().KafkaError._INCONSISTENT, _THREAD.sub("", text)))
 
     return OnDelivery(on_delivery), OnError(on_error), OnLog(on_log)
 

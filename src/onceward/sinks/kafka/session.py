@@ -24,15 +24,15 @@ import pyarrow as pa
 from onceward.contracts import Receipt, SlotValues, TryAgain
 from onceward.errors import CheckpointRolledBack, RowsRejected, TargetRefused
 from onceward.identity import Fingerprint, JobIdentity, SinkName
-from onceward.sinks.kafka.client import Client, KafkaFailed, take_from, take_id
+from onceward.sinks.kafka.client import Client, KafkaFailed, claim_from, claim_transactional_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.encode import Records, records_of
-from onceward.sinks.kafka.facts import Relied
-from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES, misfits
-from onceward.sinks.kafka.ledger import Ledger, Record
+from onceward.sinks.kafka.facts import TargetFacts
+from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, misfits
+from onceward.sinks.kafka.options import Settings, driver
 from onceward.sinks.kafka.producer import Producer
-from onceward.sinks.kafka.settings import Settings, driver
+from onceward.sinks.kafka.receipts import Receipts, Record
 from onceward.sinks.kafka.topics import Topics
 
 _ABORT_WITHIN_S = 5.0
@@ -58,12 +58,12 @@ class Session:
         sink: SinkName,
         *,
         choice: Choice,
-        relied: Relied,
+        facts: TargetFacts,
         batch_bytes: int,
     ) -> None:
         self.job = job
         self._sink, self._choice = sink, choice
-        self._settings, self._receipts_topic = settings, relied.receipts_topic
+        self._settings, self._receipts_topic = settings, facts.receipts_topic
         self._id = settings.transactional_id(job, sink)
         self._client = Client(settings, "publishing")
         self._cluster = Cluster(settings)
@@ -71,21 +71,21 @@ class Session:
         self._is_committing = self._is_announced = False
         self._partitions: dict[str, int] = {}
         try:
-            self._topics = Topics(self._cluster, relied, always=choice.topic)
+            self._topics = Topics(self._cluster, facts, always=choice.topic)
             self._topics.look()
             self._is_fresh = True
             self._batch_bytes = min(batch_bytes, self._largest_batch())
             self._producer = self._client.make(Producer, settings.producer(self._id, batch_bytes=self._batch_bytes))
-            with self._client.watched():
-                take_id(self._producer, self._receipts_topic, settings.timeout_s)
+            with self._client.raising_kafka_failed():
+                claim_transactional_id(self._producer, self._receipts_topic, settings.timeout_s)
             self._end_what_others_left_open()
-            self.ledger = self._read_ledger()
+            self.receipts = self._read_ledger()
             self._fence_others()
         except BaseException:
             self.close()
             raise
 
-    def _read_ledger(self, *, is_committed: bool = True) -> Ledger:
+    def _read_ledger(self, *, is_committed: bool = True) -> Receipts:
         patience_s = self._settings.transaction_timeout_s + self._settings.timeout_s
         return self._cluster.read_ledger(
             self._receipts_topic, self.job.name, self._sink, patience_s=patience_s, is_committed=is_committed
@@ -110,12 +110,12 @@ class Session:
         if self._is_announced:
             return
         generation = self.job.generation
-        while self._id not in self.ledger.ids(generation):
-            self._write([self.ledger.announcement(generation, self._id)])
-            self.ledger = self._read_ledger()
+        while self._id not in self.receipts.ids(generation):
+            self._write([self.receipts.announcement(generation, self._id)])
+            self.receipts = self._read_ledger()
             self._fence_others()
-        if others := self.ledger.ids(generation) - {self._id}:
-            self._write([self.ledger.withdrawal(generation, other) for other in sorted(others)])
+        if others := self.receipts.ids(generation) - {self._id}:
+            self._write([self.receipts.withdrawal(generation, other) for other in sorted(others)])
         self._is_announced = True
 
     def _end_what_others_left_open(self) -> None:
@@ -125,23 +125,23 @@ class Session:
             for other in sorted(ids - {self._id}):
                 # No more than a favour: what counts is what is read committed.
                 with contextlib.suppress(KafkaFailed, TargetRefused):
-                    take_from(other, self._settings, self._receipts_topic)
+                    claim_from(other, self._settings, self._receipts_topic)
 
     def _fence_others(self) -> None:
         """Take every other id under which somebody may publish the same epochs: `id_prefix` may have been changed."""
         taken: set[str] = set()
-        while others := self.ledger.ids(self.job.generation) - {self._id} - taken:
+        while others := self.receipts.ids(self.job.generation) - {self._id} - taken:
             for other in sorted(others):
-                take_from(other, self._settings, self._receipts_topic)
+                claim_from(other, self._settings, self._receipts_topic)
             taken |= others
-            self.ledger = self._read_ledger()
+            self.receipts = self._read_ledger()
 
     def _write(self, records: Sequence[Record]) -> None:
         """Into the topic of the receipts, together."""
         with self._transaction():
             self._send_receipts(records)
         for record in records:
-            self.ledger.add(*record)
+            self.receipts.add(*record)
 
     def _largest_batch(self) -> int:
         """The client makes batches without regard to what the topic takes; one that is too large fails as a whole."""
@@ -155,8 +155,8 @@ class Session:
 
     def waiting(self, slots: Sequence[SlotValues], epoch: int) -> list[SlotValues]:
         """Those that have no receipt yet, or are to have none."""
-        found = self.ledger.slots(self.job.generation, epoch)
-        is_settled = epoch <= self.ledger.settled(self.job.generation)
+        found = self.receipts.slots(self.job.generation, epoch)
+        is_settled = epoch <= self.receipts.settled(self.job.generation)
         waiting = []
         for slot in slots:
             if slot.receipt is not None:
@@ -175,13 +175,13 @@ class Session:
 
     def try_out(self, slot: SlotValues) -> None:
         """Send the rows as if they were to be published, then abort: no `read_committed` reader sees them."""
-        with self._client.watched():
+        with self._client.raising_kafka_failed():
             self._producer.begin_transaction()
         with self._aborted_on_failure():
             for _, records in self._records(slot):
                 self._produce(records)
             self._flush()
-        with self._client.watched():
+        with self._client.raising_kafka_failed():
             self._producer.abort_transaction(self._settings.timeout_s)
 
     # --- one transaction --------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Session:
         """The rows of these slots and their receipt, if they are to have one."""
         receipts = [slot.receipt for slot in slots if slot.receipt is not None]
         rows = sum(slot.rows for slot in slots)
-        record = self.ledger.receipt(receipts, rows) if receipts else None
+        record = self.receipts.receipt(receipts, rows) if receipts else None
         started = time.monotonic()
         try:
             with self._transaction():
@@ -201,25 +201,25 @@ class Session:
         except KafkaFailed as failed:
             raise self._explained(failed, time.monotonic() - started) from None
         if record is not None:
-            self.ledger.add(*record)
+            self.receipts.add(*record)
 
     def forget(self, below: int) -> None:
         """Raise the watermark in the topic, and let receipts below it go: together."""
-        records = self.ledger.watermark(self.job.generation, below)
+        records = self.receipts.watermark(self.job.generation, below)
         if not records:
             return
         self._write(records)
-        self.ledger.drop_settled(self.job, below)
+        self.receipts.drop_settled(self.job, below)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._client.watched():
+        with self._client.raising_kafka_failed():
             self._producer.begin_transaction()
         with self._aborted_on_failure():
             yield
             self._flush()
         self._is_committing = True
-        with self._client.watched():
+        with self._client.raising_kafka_failed():
             self._producer.commit_transaction(self._settings.timeout_s)
         self._is_committing = False
 
@@ -242,7 +242,7 @@ class Session:
         left, since = len(self._producer), time.monotonic()
         self._raise_undelivered()
         while left:
-            with self._client.watched():
+            with self._client.raising_kafka_failed():
                 now = self._producer.flush(_FLUSH_S)
             self._raise_undelivered()
             if now < left:
@@ -291,7 +291,7 @@ class Session:
                 raise SmallerBatches(topic.max_bytes)
 
     def _produce(self, records: Records) -> None:
-        with self._client.watched():
+        with self._client.raising_kafka_failed():
             for topic, those in records.by_topic():
                 self._make_known(topic)
                 self._producer.send(topic, those)
@@ -303,13 +303,13 @@ class Session:
         topic = self._topics.get(name)
         partitions = topic.partitions if topic is not None else 0
         if self._partitions.setdefault(name, partitions) != partitions:
-            self._producer.ask_for(name, self._settings.timeout_s)
+            self._producer.refresh_metadata(name, self._settings.timeout_s)
             self._partitions[name] = partitions
 
     def _send_receipts(self, records: Sequence[Record]) -> None:
         keys, values = (pa.array(part, pa.binary()) for part in zip(*records, strict=True))
         places = pa.array([PARTITION_OF_RECEIPTS] * len(records), pa.int32())
-        with self._client.watched():
+        with self._client.raising_kafka_failed():
             self._producer.send(self._receipts_topic, Records(self._receipts_topic, keys, values, places))
 
     def _raise_undelivered(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 
-from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, Workload
 from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.error_class import ErrorClass
@@ -24,11 +24,11 @@ from onceward.sinks.kafka.client import KafkaFailed, Passing, judged
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.errors import classify
-from onceward.sinks.kafka.facts import Relied, receipts_do_not_fit
-from onceward.sinks.kafka.fitting import DEFAULT_MAX_BYTES, is_name
-from onceward.sinks.kafka.search import search
+from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
+from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, is_name
+from onceward.sinks.kafka.options import Setting, Settings, driver
+from onceward.sinks.kafka.rejected import search
 from onceward.sinks.kafka.session import Session, SmallerBatches, rejected
-from onceward.sinks.kafka.settings import Setting, Settings, driver
 
 _ONE_RECORD_EACH = 1
 _LESS = 4
@@ -44,7 +44,7 @@ class KafkaSink(TransactionalWriteAheadSink):
     settings of the client (librdkafka's names), such as those for security.
     """
 
-    means = "write-ahead log, receipt in the same Kafka transaction"
+    mechanism = "write-ahead log, receipt in the same Kafka transaction"
     epoch_at_once: ClassVar[bool] = True
 
     def __init__(
@@ -64,7 +64,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         create_partitions: int | None = None,
         receipts_topic: str = "onceward-receipts",
         id_prefix: str = "onceward",
-        rows_at_once: int = 1_000_000,
+        max_rows_per_transaction: int = 1_000_000,
         transaction_timeout_s: float = 60.0,
         timeout_s: float = 30.0,
         name: str | None = None,
@@ -81,17 +81,19 @@ class KafkaSink(TransactionalWriteAheadSink):
             _check_names(topic, receipts_topic)
             if create_partitions is not None and create_partitions < 1:
                 raise ConfigurationError(f"create_partitions is {create_partitions}", hint="give 1 or more")
-            if rows_at_once < 1:
-                raise ConfigurationError(f"rows_at_once is {rows_at_once}", hint="give 1 or more")
+            if max_rows_per_transaction < 1:
+                raise ConfigurationError(
+                    f"max_rows_per_transaction is {max_rows_per_transaction}", hint="give 1 or more"
+                )
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
         self.create_partitions = create_partitions
         self.receipts_topic = receipts_topic
-        self.rows_at_once = rows_at_once
+        self.max_rows_per_transaction = max_rows_per_transaction
         self._alone = threading.RLock()
         self._session: Session | None = None
         self._batch_bytes = DEFAULT_MAX_BYTES
-        self._relied = self._nothing_relied_on()
+        self._facts = self._nothing_relied_on()
 
     def __getstate__(self) -> dict[str, Any]:
         """The configuration; what is open stays here."""
@@ -121,23 +123,23 @@ class KafkaSink(TransactionalWriteAheadSink):
                 receipts_topic=self.receipts_topic,
                 sink=self.name,
             )
-            self._relied = self._nothing_relied_on()
+            self._facts = self._nothing_relied_on()
 
     def target_facts(self) -> Mapping[str, str]:
         """The topics of rows and receipts: which they are, and how they keep what they are given."""
         topics = [name for name in (self.choice.topic, self.receipts_topic) if name is not None]
         with attributed(sink=self.name), closing(Cluster(self.settings)) as cluster:
-            self._relied = self._nothing_relied_on()
-            self._relied.compare(topics, cluster.describe(topics))
-            return {**self._relied.facts(topics), **cluster.of_transactions()}
+            self._facts = self._nothing_relied_on()
+            self._facts.compare(topics, cluster.describe(topics))
+            return {**self._facts.facts(topics), **cluster.of_transactions()}
 
-    def _nothing_relied_on(self) -> Relied:
-        return Relied(self.receipts_topic, has_times=self.choice.timestamp is not None)
+    def _nothing_relied_on(self) -> TargetFacts:
+        return TargetFacts(self.receipts_topic, has_times=self.choice.timestamp is not None)
 
-    def cautions(self, needs: Needs) -> Iterable[Finding]:
-        """See `Sink.cautions`."""
+    def diagnose(self, workload: Workload) -> Iterable[Finding]:
+        """See `Sink.diagnose`."""
         topics = [name for name in (self.choice.topic, self.receipts_topic) if name is not None]
-        return preflight.cautions(self.settings, topics)
+        return preflight.diagnose(self.settings, topics)
 
     # --- publish --------------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class KafkaSink(TransactionalWriteAheadSink):
             session.begin_epoch()
             if any(slot.receipt is not None for slot in slots):
                 session.announce()
-            for group in _groups(session.waiting(slots, epoch), self.rows_at_once):
+            for group in _groups(session.waiting(slots, epoch), self.max_rows_per_transaction):
                 session.publish(group)
 
     def _refuse_rejected(
@@ -207,7 +209,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         with self._alone, attributed(sink=self.name):
             self._end()
             with self._at(job) as session:
-                return list(session.ledger.receipts())
+                return list(session.receipts.receipts())
 
     def receipts_at(self) -> str:
         """The topic and its id: one that was deleted and made anew holds none of the receipts that it had."""
@@ -236,7 +238,7 @@ class KafkaSink(TransactionalWriteAheadSink):
                         job,
                         self.name,
                         choice=self.choice,
-                        relied=self._relied,
+                        facts=self._facts,
                         batch_bytes=self._batch_bytes,
                     )
                 yield self._session
@@ -254,12 +256,12 @@ class KafkaSink(TransactionalWriteAheadSink):
             session.close()
 
 
-def _groups(slots: Sequence[SlotValues], rows_at_once: int) -> Iterator[list[SlotValues]]:
+def _groups(slots: Sequence[SlotValues], max_rows_per_transaction: int) -> Iterator[list[SlotValues]]:
     """Slots that go together, in order: as many as have so many rows, and at least one."""
     group: list[SlotValues] = []
     rows = 0
     for slot in slots:
-        if group and rows + slot.rows > rows_at_once:
+        if group and rows + slot.rows > max_rows_per_transaction:
             yield group
             group, rows = [], 0
         group.append(slot)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onceward.sinks.kafka.cluster import SURELY_GONE_S, Cluster
-from onceward.sinks.kafka.facts import Relied, gone, receipts_gone
-from onceward.sinks.kafka.fitting import Topic, is_name
+from onceward.sinks.kafka.facts import TargetFacts, gone, receipts_gone
+from onceward.sinks.kafka.limits import Topic, is_name
 
 
 class Topics:
     """As they were at the last look. `always` is the one topic of all rows, if there is one."""
 
-    def __init__(self, cluster: Cluster, relied: Relied, *, always: str | None) -> None:
-        self._cluster, self._relied, self._always = cluster, relied, always
+    def __init__(self, cluster: Cluster, facts: TargetFacts, *, always: str | None) -> None:
+        self._cluster, self._facts, self._always = cluster, facts, always
         self._seen: dict[str, Topic | None] = {}
 
     def look(self) -> None:
@@ -21,7 +21,7 @@ class Topics:
 
         `TargetChanged` when one is gone, or is not the one it was.
         """
-        receipts = self._relied.receipts_topic
+        receipts = self._facts.receipts_topic
         used = [name for name, topic in self._seen.items() if topic is not None and name != receipts]
         self._seen.clear()
         self.know([receipts, *([] if self._always is None else [self._always]), *used])
@@ -35,15 +35,15 @@ class Topics:
         wanted = [name for name in dict.fromkeys(names) if name is not None and name not in self._seen]
         asked = [name for name in wanted if is_name(name)]
         found = self._cluster.describe(asked)
-        missing = [name for name in asked if name not in found and self._relied.knows(name)]
+        missing = [name for name in asked if name not in found and self._facts.knows(name)]
         found |= self._cluster.describe_patiently(missing, SURELY_GONE_S)
-        self._relied.compare(asked, found)
+        self._facts.compare(asked, found)
         for name in wanted:
             self._seen[name] = found[name].topic if name in found else None
 
     def get(self, name: str) -> Topic | None:
         """The topic, or None when there is none."""
-        if name == self._relied.receipts_topic:
+        if name == self._facts.receipts_topic:
             return Topic(name, 1, closed=f"topic {name!r} is that of the receipts")
         self.know([name])
         return self._seen[name]

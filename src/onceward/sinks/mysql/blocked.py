@@ -9,7 +9,7 @@ import contextlib
 
 from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, TOOK_TOO_LONG, MySQLError
 from onceward.errors import TargetChanged, TargetUnavailable
-from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.options import Options
 
 _SHOWN = 3
 
@@ -19,21 +19,21 @@ def is_cut_off(error: Exception) -> bool:
     return isinstance(error, MySQLError) and (error.code == LOCK_WAIT_TIMEOUT or error.code in TOOK_TOO_LONG)
 
 
-def explained(error: MySQLError, settings: Settings) -> MySQLError:
+def explained(error: MySQLError, options: Options) -> MySQLError:
     """The same error; where a wait was cut off, it says what the limit is and who may be in the way."""
     if error.code == LOCK_WAIT_TIMEOUT:
-        locked = f"{settings.table!r} or its receipts were locked for longer than lock_timeout_s"
-        text = f"{error.text}: {locked} = {settings.lock_timeout_s:g}{_unfinished(settings)}"
+        locked = f"{options.table!r} or its receipts were locked for longer than lock_timeout_s"
+        text = f"{error.text}: {locked} = {options.lock_timeout_s:g}{_unfinished(options)}"
         return MySQLError(error.code, text)
     if error.code not in TOOK_TOO_LONG:
         return error
-    return MySQLError(error.code, f"{error.text}: timeout_s = {settings.timeout_s:g} is how long a statement may take")
+    return MySQLError(error.code, f"{error.text}: timeout_s = {options.timeout_s:g} is how long a statement may take")
 
 
-def changed(error: MySQLError, settings: Settings, *, sink: str, epoch: int | None = None) -> TargetChanged:
+def changed(error: MySQLError, options: Options, *, sink: str, epoch: int | None = None) -> TargetChanged:
     """Something that was there at the start is gone, or not as it was."""
     return TargetChanged(
-        f"table {settings.table!r} is not as it was when the job started: {error}",
+        f"table {options.table!r} is not as it was when the job started: {error}",
         epoch=epoch,
         sink=sink,
         hint="put it back, or start again: the start examines the table as it is now, and goes on or says what to "
@@ -41,7 +41,7 @@ def changed(error: MySQLError, settings: Settings, *, sink: str, epoch: int | No
     )
 
 
-def staging_failed(error: MySQLError, settings: Settings, *, epoch: int, sink: str) -> TargetUnavailable:
+def staging_failed(error: MySQLError, options: Options, *, epoch: int, sink: str) -> TargetUnavailable:
     """What a task fails with."""
     hint = "raise timeout_s if the server is that slow; nothing is lost, the epoch is computed again"
     if error.code == LOCK_WAIT_TIMEOUT:
@@ -50,13 +50,13 @@ def staging_failed(error: MySQLError, settings: Settings, *, epoch: int, sink: s
             "unique index, foreign key or trigger while the job ran: start again, and its rows go through the "
             "write-ahead log"
         )
-    return TargetUnavailable(str(explained(error, settings)), epoch=epoch, sink=sink, hint=hint)
+    return TargetUnavailable(str(explained(error, options)), epoch=epoch, sink=sink, hint=hint)
 
 
-def _unfinished(settings: Settings) -> str:
+def _unfinished(options: Options) -> str:
     """The server tells them to those with the privilege PROCESS, and prepared transactions to those who may recover."""
     found: list[str] = []
-    with contextlib.suppress(MySQLError), settings.connect() as session:
+    with contextlib.suppress(MySQLError), options.connect() as session:
         with contextlib.suppress(MySQLError):
             found += [
                 f"the transaction of session {thread} ({user})"

@@ -10,11 +10,11 @@ import pyarrow as pa
 from onceward.connections.mysql import MySQLError, Session
 from onceward.errors import TargetRefused
 from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.mysql.encode import lines, load_statement
 from onceward.sinks.mysql.errors import classify
-from onceward.sinks.mysql.misfit import misfit
-from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.options import Options
+from onceward.sinks.mysql.rejected import misfit
 from onceward.sinks.mysql.table import Table
-from onceward.sinks.mysql.text import lines, load_statement
 
 # Enough that the round trip of a statement does not count, little enough that memory stays flat.
 _BYTES_IN_A_LOAD = 4 << 20
@@ -28,9 +28,9 @@ class RowRefused(TargetRefused):
 class Loader:
     """Gathers batches of one slot. `into` is the table as it stands in statements, the target or one of its columns."""
 
-    def __init__(self, into: str, settings: Settings, *, slot: int) -> None:
-        self._into, self._settings, self._slot = into, settings, slot
-        self._keys = {key.lower() for key in settings.keys}
+    def __init__(self, into: str, options: Options, *, slot: int) -> None:
+        self._into, self._options, self._slot = into, options, slot
+        self._keys = {key.lower() for key in options.keys}
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self.rows = 0
@@ -70,7 +70,7 @@ class Loader:
     def _refuse_misfits(self, batches: list[pa.RecordBatch], target: Table, first: int) -> None:
         """Before the statement begins: the server keeps what it got of a load that ends early."""
         for batch in batches:
-            found = misfit(batch, target, non_finite=self._settings.non_finite)
+            found = misfit(batch, target, non_finite=self._options.non_finite)
             if found is not None:
                 said = f"column {found.column!r} has {found.value} in row {first + found.row}, and {found.why}"
                 raise self._refused(said, found.hint)
@@ -95,5 +95,5 @@ class Loader:
         return self._refused(reason, f"rows are counted from row {first} of the slot; mend the value in the query")
 
     def _refused(self, why: str, hint: str) -> RowRefused:
-        where = f"table {self._settings.table!r} does not take a row of slot {self._slot} as it is"
+        where = f"table {self._options.table!r} does not take a row of slot {self._slot} as it is"
         return RowRefused(f"{where}: {why}", hint=f"{hint}, or mend the table")

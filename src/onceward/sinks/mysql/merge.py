@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onceward.connections.mysql import quoted
-from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.table import Table, columns_as_sql
 
 
@@ -22,32 +22,32 @@ from onceward.sinks.mysql.table import Table, columns_as_sql
 class Merge:
     """For the stream's `columns`, into a `table`."""
 
-    settings: Settings
+    options: Options
     columns: tuple[str, ...]
     table: Table
 
     def create(self) -> str:
         """The temporary table. Its columns are those of the target; it commits nothing and ends with the session."""
-        deleted = [f", {quoted(name)} BOOLEAN" for name in self.columns if not self.settings.is_stored(name)]
+        deleted = [f", {quoted(name)} BOOLEAN" for name in self.columns if not self.options.is_stored(name)]
         return (
-            f"CREATE TEMPORARY TABLE {self.settings.incoming} "
+            f"CREATE TEMPORARY TABLE {self.options.incoming} "
             f"({self._row} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY{''.join(deleted)}) ENGINE=InnoDB "
-            f"SELECT {columns_as_sql(self._stored)} FROM {self.settings.target} WHERE FALSE"
+            f"SELECT {columns_as_sql(self._stored)} FROM {self.options.target} WHERE FALSE"
         )
 
     def apply(self) -> Iterator[str]:
         """Statements that bring the target up to date, to be run in this order."""
         yield self._find_latest()
         latest = (
-            f"{self.settings.latest} AS latest STRAIGHT_JOIN {self.settings.incoming} AS incoming "
+            f"{self.options.latest} AS latest STRAIGHT_JOIN {self.options.incoming} AS incoming "
             f"ON incoming.{self._row} = latest.number"
         )
         stays = "TRUE"
-        if self.settings.deleted is not None:
-            flag = f"incoming.{quoted(self.settings.deleted)}"
+        if self.options.deleted is not None:
+            flag = f"incoming.{quoted(self.options.deleted)}"
             stays = f"NOT COALESCE({flag}, FALSE)"
             yield f"DELETE target FROM {latest} STRAIGHT_JOIN {self._target()} WHERE latest.is_there AND {flag}"
-        keys = {key.lower() for key in self.settings.keys}
+        keys = {key.lower() for key in self.options.keys}
         others = [name for name in self._stored if name.lower() not in keys]
         if others:
             yield self._change(latest, stays, others)
@@ -64,7 +64,7 @@ class Merge:
 
     def _insert(self) -> str:
         values = ", ".join(f"incoming.{quoted(name)}" for name in self._stored)
-        return f"INSERT INTO {self.settings.target} ({columns_as_sql(self._stored)}) SELECT {values}"
+        return f"INSERT INTO {self.options.target} ({columns_as_sql(self._stored)}) SELECT {values}"
 
     def _find_latest(self) -> str:
         """Of the rows with one key the last, and whether the target has its key, which is then locked. (A temporary
@@ -73,10 +73,10 @@ class Merge:
         order = f"{self._order()}part.{self._row} DESC"
         keys = ", ".join(f"part.{quoted(key)}" for key in self._keys)
         rank = f"ROW_NUMBER() OVER (PARTITION BY {apart} ORDER BY {order}) AS {self._rank}"
-        ranked = f"SELECT part.{self._row}, {keys}, {rank} FROM {self.settings.incoming} AS part"
+        ranked = f"SELECT part.{self._row}, {keys}, {rank} FROM {self.options.incoming} AS part"
         found = f"incoming.{self._row} AS number, target.{quoted(self._keys[0])} IS NOT NULL AS is_there"
         return (
-            f"CREATE TEMPORARY TABLE {self.settings.latest} (number BIGINT UNSIGNED PRIMARY KEY, is_there BOOLEAN) "
+            f"CREATE TEMPORARY TABLE {self.options.latest} (number BIGINT UNSIGNED PRIMARY KEY, is_there BOOLEAN) "
             f"ENGINE=InnoDB SELECT {found} FROM ({ranked}) AS incoming "
             f"LEFT JOIN {self._target()}{self._exactly()} WHERE incoming.{self._rank} = 1 FOR UPDATE"
         )
@@ -86,7 +86,7 @@ class Merge:
         names = frozenset(key.lower() for key in self._keys)
         index = next(quoted(index.name) for index in self.table.unique if index.is_exactly(names))
         matching = [f"target.{quoted(key)} = incoming.{quoted(key)}" for key in self._keys]
-        return f"{self.settings.target} AS target FORCE INDEX ({index}) ON {' AND '.join(matching)}"
+        return f"{self.options.target} AS target FORCE INDEX ({index}) ON {' AND '.join(matching)}"
 
     def _exactly(self) -> str:
         """To the letter: what is one key to a collation may be two to the stream. A row that was found this way is the
@@ -96,11 +96,11 @@ class Merge:
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        return self.settings.keys
+        return self.options.keys
 
     @property
     def _stored(self) -> list[str]:
-        return [name for name in self.columns if self.settings.is_stored(name)]
+        return [name for name in self.columns if self.options.is_stored(name)]
 
     @property
     def _row(self) -> str:
@@ -119,7 +119,7 @@ class Merge:
 
     def _order(self) -> str:
         """Texts as Spark orders them, by the bytes of UTF-8, and not by a collation or the places in an ENUM."""
-        name = self.settings.order_by
+        name = self.options.order_by
         if name is None:
             return ""
         column = f"part.{quoted(name)}"

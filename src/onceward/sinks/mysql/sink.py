@@ -10,12 +10,12 @@ from onceward.connections.mysql import require_driver
 from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError
 from onceward.identity import JobIdentity
-from onceward.sinks.mysql.ledger import Ledger
+from onceward.sinks.mysql.facts import TargetFacts
 from onceward.sinks.mysql.look import look
 from onceward.sinks.mysql.obstacles import obstacles
-from onceward.sinks.mysql.readiness import Readiness
-from onceward.sinks.mysql.reliance import Reliance
-from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.options import Options
+from onceward.sinks.mysql.preflight import Readiness
+from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.table import ask_server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
@@ -37,7 +37,7 @@ class MySQLSink(TemplateChoice):
     others hold a lock for longer than `lock_timeout_s`.
     """
 
-    means = "two-phase commit by XA, or write-ahead log; receipt in the same MySQL transaction"
+    mechanism = "two-phase commit by XA, or write-ahead log; receipt in the same MySQL transaction"
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MySQLSink(TemplateChoice):
         require_driver()
         self.two_phase = two_phase
         try:
-            self._settings = Settings.checked(
+            self._options = Options.parse(
                 url,
                 table=table,
                 mode=mode,
@@ -83,32 +83,32 @@ class MySQLSink(TemplateChoice):
 
     def choose(self) -> AnySink:
         """See `TemplateChoice.choose`."""
-        is_asked_for = self._settings.mode != "append" or self.two_phase is False
+        is_asked_for = self._options.mode != "append" or self.two_phase is False
         found: tuple[Obstacle, ...] = ()
-        why: str | None = f"mode {self._settings.mode}, two_phase = {self.two_phase}"
+        why: str | None = f"mode {self._options.mode}, two_phase = {self.two_phase}"
         if not is_asked_for:
             found = self._obstacles()
             why = standing(found)
-        reliance = Reliance(self._settings)
-        two_phase = MySQLTwoPhaseSink(self._settings, reliance, name=self.name, obstacles=found)
+        facts = TargetFacts(self._options)
+        two_phase = MySQLTwoPhaseSink(self._options, facts, name=self.name, obstacles=found)
         write_ahead = MySQLWriteAheadSink(
-            self._settings, reliance, name=self.name, why=why or "", is_asked_for=is_asked_for
+            self._options, facts, name=self.name, why=why or "", is_asked_for=is_asked_for
         )
         if why is None:
-            two_phase.other_way = write_ahead
+            two_phase.alternate = write_ahead
             return two_phase
         if self.two_phase:
-            raise refusal(repr(self._settings.table), why, sink=self.name)
-        write_ahead.other_way = two_phase
+            raise refusal(repr(self._options.table), why, sink=self.name)
+        write_ahead.alternate = two_phase
         return write_ahead
 
     def _obstacles(self) -> tuple[Obstacle, ...]:
-        settings = self._settings
-        with Readiness(settings, Ledger(settings.database, self.name)).session() as session:
+        options = self._options
+        with Readiness(options, Receipts(options.database, self.name)).session() as session:
             server = ask_server(session)
             if server.is_galera:
                 return (Obstacle("the server is a Galera cluster, which has no XA"),)
-            table = look(session, settings.database, settings.table, server).target
+            table = look(session, options.database, options.table, server).target
             return tuple(obstacles(table)) if table is not None else ()
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
@@ -121,7 +121,7 @@ class MySQLSink(TemplateChoice):
 
     def __repr__(self) -> str:
         """Without the password."""
-        return f"MySQLSink({str(self._settings.address)!r}, table={self._settings.table!r}, name={self.name!r})"
+        return f"MySQLSink({str(self._options.address)!r}, table={self._options.table!r}, name={self.name!r})"
 
 
 def _default_name(table: str) -> str:

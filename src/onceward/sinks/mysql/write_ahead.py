@@ -15,29 +15,29 @@ from onceward.connections.mysql import MySQLError, Session, quoted
 from onceward.contracts import (
     AnySink,
     Finding,
-    Grade,
-    Needs,
     Receipt,
     RejectedRow,
+    Severity,
     SlotValues,
     TransactionalWriteAheadSink,
     TryAgain,
+    Workload,
 )
 from onceward.errors import CheckpointRolledBack, RowsRejected
 from onceward.identity import JobIdentity
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql.blocked import changed, explained
-from onceward.sinks.mysql.cautions import cautions
+from onceward.sinks.mysql.diagnose import diagnose
+from onceward.sinks.mysql.encode import load_statement
 from onceward.sinks.mysql.errors import DUPLICATE, classify
-from onceward.sinks.mysql.ledger import Ledger
+from onceward.sinks.mysql.facts import TargetFacts
 from onceward.sinks.mysql.loader import Loader, RowRefused
 from onceward.sinks.mysql.merge import Merge
-from onceward.sinks.mysql.readiness import Readiness
-from onceward.sinks.mysql.reliance import Reliance
-from onceward.sinks.mysql.settings import Settings
+from onceward.sinks.mysql.options import Options
+from onceward.sinks.mysql.preflight import Readiness
+from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.table import Table
-from onceward.sinks.mysql.text import load_statement
 
 log = logging.getLogger("onceward")
 
@@ -51,46 +51,46 @@ _HINT = (
 class MySQLWriteAheadSink(TransactionalWriteAheadSink):
     """Made by `MySQLSink`, `why` not by XA. An epoch becomes visible at once."""
 
-    means = "write-ahead log, receipt in the same MySQL transaction"
+    mechanism = "write-ahead log, receipt in the same MySQL transaction"
     epoch_at_once = True
 
-    def __init__(self, settings: Settings, reliance: Reliance, *, name: str, why: str, is_asked_for: bool) -> None:
+    def __init__(self, options: Options, facts: TargetFacts, *, name: str, why: str, is_asked_for: bool) -> None:
         super().__init__(name=name)
-        self._settings, self._reliance = settings, reliance
+        self._options, self._facts = options, facts
         self._why, self._is_asked_for = why, is_asked_for
-        self._ledger = Ledger(settings.database, self.name)
-        self.takes_empty_epochs = settings.mode == "replace"
-        self.other_way: AnySink | None = None
+        self._receipts = Receipts(options.database, self.name)
+        self.takes_empty_epochs = options.mode == "replace"
+        self.alternate: AnySink | None = None
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare table and stream, make what is missing, and go through an empty epoch that is rolled back."""
-        ready, settings = Readiness(self._settings, self._ledger), self._settings
+        ready, options = Readiness(self._options, self._receipts), self._options
         with ready.session() as session:
-            ready.prepare(session, schema, self._reliance, output_mode=output_mode)
+            ready.prepare(session, schema, self._facts, output_mode=output_mode)
             session.execute("START TRANSACTION")
-            with ready.needing(session, "SELECT", settings.target):
-                table = self._reliance.confirm(session, schema, epoch=0)
-            merge = Merge(settings, tuple(schema.names), table) if settings.mode == "upsert" else None
+            with ready.needing(session, "SELECT", options.target):
+                table = self._facts.confirm(session, schema, epoch=0)
+            merge = Merge(options, tuple(schema.names), table) if options.mode == "upsert" else None
             if merge is not None:
-                with ready.needing(session, "CREATE TEMPORARY TABLES", f"{quoted(settings.database)}.*"):
+                with ready.needing(session, "CREATE TEMPORARY TABLES", f"{quoted(options.database)}.*"):
                     session.execute(merge.create())
-            with ready.needing(session, _PRIVILEGES[settings.mode], settings.target):
-                session.load(load_statement(settings.incoming if merge else settings.target, schema), ())
+            with ready.needing(session, _PRIVILEGES[options.mode], options.target):
+                session.load(load_statement(options.incoming if merge else options.target, schema), ())
                 for statement in merge.apply() if merge is not None else ():
                     session.execute(statement)
-                if settings.mode == "replace":
-                    session.execute(f"DELETE FROM {settings.target} WHERE FALSE")
+                if options.mode == "replace":
+                    session.execute(f"DELETE FROM {options.target} WHERE FALSE")
             ready.try_ledger(session)
             session.execute("ROLLBACK")
         if not self._is_asked_for:
             says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
             log.warning(says, self.name, self._why)
 
-    def cautions(self, needs: Needs) -> Iterable[Finding]:
-        """See `Sink.cautions`."""
-        with Readiness(self._settings, self._ledger).session() as session:
-            way = Finding("way", Grade.FINE, f"through the write-ahead log: {self._why}")
-            return [way, *cautions(session, is_two_phase=False)]
+    def diagnose(self, workload: Workload) -> Iterable[Finding]:
+        """See `Sink.diagnose`."""
+        with Readiness(self._options, self._receipts).session() as session:
+            way = Finding("mechanism", Severity.OK, f"through the write-ahead log: {self._why}")
+            return [way, *diagnose(session, is_two_phase=False)]
 
     # --- publish --------------------------------------------------------------------------------
 
@@ -105,10 +105,10 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         except MySQLError as error:
             kind = classify(error)
             if kind is ErrorClass.RETRY:
-                raise TryAgain(str(explained(error, self._settings))) from error
+                raise TryAgain(str(explained(error, self._options))) from error
             if kind is ErrorClass.TARGET:
-                raise changed(error, self._settings, epoch=checkpoint_id, sink=self.name) from error
-            error.add_note(f"in epoch {checkpoint_id}, on its way into table {self._settings.table!r}")
+                raise changed(error, self._options, epoch=checkpoint_id, sink=self.name) from error
+            error.add_note(f"in epoch {checkpoint_id}, on its way into table {self._options.table!r}")
             raise
         except _MetAnother as met:
             if self.find_rejected(slots, job, checkpoint_id):
@@ -117,21 +117,21 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         return True
 
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
-        with self._settings.connect() as session:
+        with self._options.connect() as session:
             session.execute("START TRANSACTION")
             missing = self._missing(session, slots, job)
             if missing:
-                table = self._reliance.confirm(session, self._schema(missing), epoch=checkpoint_id)
+                table = self._facts.confirm(session, self._schema(missing), epoch=checkpoint_id)
                 self._empty(session)
                 self._write_or_reject(session, missing, table, checkpoint_id)
             for slot in missing:
                 if slot.receipt is not None:
-                    self._ledger.write(session, slot.receipt)
+                    self._receipts.write(session, slot.receipt)
             session.execute("COMMIT")
 
     def _schema(self, slots: Sequence[SlotValues]) -> pa.Schema:
         """Of the rows; only a sink that was never checked has to look."""
-        if not self._reliance.is_taken:
+        if not self._facts.is_taken:
             for slot in slots:
                 for batch in slot.read():
                     return batch.schema
@@ -140,12 +140,12 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
     def _missing(self, session: Session, slots: Sequence[SlotValues], job: JobIdentity) -> list[SlotValues]:
         if all(slot.receipt is None for slot in slots):
             return list(slots)
-        settled = self._ledger.locked_watermark(session, job)
+        settled = self._receipts.locked_watermark(session, job)
         return [slot for slot in slots if slot.receipt is None or not self._is_in(session, slot.receipt, settled)]
 
     def _is_in(self, session: Session, receipt: Receipt, settled: int) -> bool:
         """Whether the target has this slot: by its receipt, or because its epoch is not above the watermark."""
-        found = self._ledger.fingerprints(session, receipt)
+        found = self._receipts.fingerprints(session, receipt)
         if any(fingerprint != receipt.fingerprint for fingerprint in found):
             raise CheckpointRolledBack(
                 f"the table's receipt of slot {receipt.slot} is that of another epoch {receipt.epoch}: "
@@ -158,14 +158,14 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def _empty(self, session: Session) -> None:
         """For a replacement. Not TRUNCATE, which would commit what is not whole yet."""
-        if self._settings.mode == "replace":
+        if self._options.mode == "replace":
             try:
-                session.execute(f"DELETE FROM {self._settings.target}")
+                session.execute(f"DELETE FROM {self._options.target}")
             except MySQLError as error:
                 if classify(error) is not ErrorClass.ROW:
                     raise
                 # A row of the table, not of the epoch: a foreign key refers to it, or a trigger keeps it.
-                raise changed(error, self._settings, sink=self.name) from error
+                raise changed(error, self._options, sink=self.name) from error
 
     def _write_or_reject(self, session: Session, slots: Sequence[SlotValues], table: Table, epoch: int) -> None:
         try:
@@ -175,23 +175,23 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         except MySQLError as error:
             if classify(error) is not ErrorClass.ROW:
                 raise
-            if self._settings.mode == "upsert" and error.code == DUPLICATE:
+            if self._options.mode == "upsert" and error.code == DUPLICATE:
                 raise _MetAnother(str(error)) from error
             raise self._rejected(str(error), epoch) from None
 
     def _rejected(self, why: str, epoch: int) -> RowsRejected:
-        says = f"table {self._settings.table!r} does not take a row: {why}"
+        says = f"table {self._options.table!r} does not take a row: {why}"
         return RowsRejected(says, epoch=epoch, sink=self.name, hint=_HINT)
 
     def _write(self, session: Session, slots: Sequence[SlotValues], table: Table) -> None:
         """Into the table, or into the temporary one, which is made when the first rows tell its columns."""
-        settings, merge = self._settings, None
-        upserts = settings.mode == "upsert"
+        options, merge = self._options, None
+        upserts = options.mode == "upsert"
         for slot in slots:
-            loader = Loader(settings.incoming if upserts else settings.target, settings, slot=slot.slot)
+            loader = Loader(options.incoming if upserts else options.target, options, slot=slot.slot)
             for batch in slot.read():
                 if upserts and merge is None:
-                    merge = Merge(settings, tuple(batch.schema.names), table)
+                    merge = Merge(options, tuple(batch.schema.names), table)
                     session.execute(merge.create())
                 if loader.add(batch):
                     loader.flush(session, table)
@@ -203,10 +203,10 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""
-        with self._settings.connect() as session:
+        with self._options.connect() as session:
             session.execute("START TRANSACTION")
             waiting = self._missing(session, slots, job)
-            table = self._reliance.confirm(session, self._schema(waiting), epoch=checkpoint_id)
+            table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
             self._empty(session)
             for slot in waiting[:1]:
                 # What fails without a row is not the fault of one.
@@ -214,8 +214,8 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             return rejected_rows(waiting, partial(self._attempt, session, table))
 
     def _attempt(self, session: Session, table: Table, part: SlotValues) -> Refusal | None:
-        if self._settings.mode == "upsert":
-            session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._settings.incoming}, {self._settings.latest}")
+        if self._options.mode == "upsert":
+            session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._options.incoming}, {self._options.latest}")
         session.execute("SAVEPOINT part")
         try:
             self._write(session, [part], table)
@@ -232,21 +232,21 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """All of this job's name and this sink; below the watermark only those of each generation's last epoch."""
-        with self._settings.connect() as session:
-            return self._ledger.all_receipts(session, job)
+        with self._options.connect() as session:
+            return self._receipts.all_receipts(session, job)
 
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""
-        return f"database {self._ledger.database}"
+        return f"database {self._receipts.database}"
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. Looked at again in every transaction, before it writes its first row."""
-        return self._reliance.facts()
+        return self._facts.facts()
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""
-        with self._settings.connect() as session, session.transaction():
-            self._ledger.forget(session, job, below)
+        with self._options.connect() as session, session.transaction():
+            self._receipts.forget(session, job, below)
 
 
 class _MetAnother(Exception):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, MySQLError, Session
 from onceward.contracts import AlreadyCommitted, Committed, Lost, Outcome, RetryLater
 from onceward.identity import TransactionName
-from onceward.sinks.mysql.ledger import Ledger
+from onceward.sinks.mysql.receipts import Receipts
 
 log = logging.getLogger("onceward")
 
@@ -53,7 +53,7 @@ def prepared(session: Session) -> Iterator[TransactionName]:
             yield name
 
 
-def commit(session: Session, transaction: TransactionName, ledger: Ledger) -> Outcome:
+def commit(session: Session, transaction: TransactionName, receipts: Receipts) -> Outcome:
     """Commit it, or find out what became of it. The session must not wait long for locks.
 
     Interleavings this survives: the reply to an earlier XA COMMIT was lost (its receipt is there); another driver is
@@ -62,26 +62,26 @@ def commit(session: Session, transaction: TransactionName, ledger: Ledger) -> Ou
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        outcome = _try_commit(session, transaction, ledger)
+        outcome = _try_commit(session, transaction, receipts)
         if not isinstance(outcome, RetryLater) or time.monotonic() > deadline:
             return outcome
         time.sleep(_BETWEEN_TRIES_S)
 
 
-def _try_commit(session: Session, transaction: TransactionName, ledger: Ledger) -> Outcome:
+def _try_commit(session: Session, transaction: TransactionName, receipts: Receipts) -> Outcome:
     try:
         session.execute(f"XA COMMIT {xid(transaction)}")
     except MySQLError as error:
         if error.code != _UNKNOWN and error.code not in _ROLLED_BACK:
             raise
-        return _fate(session, transaction, ledger)
-    return Committed() if _has_receipt(session, transaction, ledger) else _forgotten(transaction)
+        return _fate(session, transaction, receipts)
+    return Committed() if _has_receipt(session, transaction, receipts) else _forgotten(transaction)
 
 
-def _has_receipt(session: Session, transaction: TransactionName, ledger: Ledger) -> bool | None:
+def _has_receipt(session: Session, transaction: TransactionName, receipts: Receipts) -> bool | None:
     """None when a transaction that is neither committed nor rolled back holds it."""
     try:
-        return ledger.is_committed(session, transaction)
+        return receipts.is_committed(session, transaction)
     except MySQLError as error:
         if error.code != LOCK_WAIT_TIMEOUT:
             raise
@@ -96,16 +96,16 @@ def _forgotten(transaction: TransactionName) -> RetryLater:
     )
 
 
-def _fate(session: Session, transaction: TransactionName, ledger: Ledger) -> Outcome:
+def _fate(session: Session, transaction: TransactionName, receipts: Receipts) -> Outcome:
     if transaction in prepared(session):
         return RetryLater(f"the connection that prepared {transaction} is still open", after_s=0.5)
-    receipt = _has_receipt(session, transaction, ledger)
+    receipt = _has_receipt(session, transaction, receipts)
     if receipt is None:
         return _forgotten(transaction)
     if receipt:
         return AlreadyCommitted()
     # Read after the receipt: what removes a receipt raises the watermark in the same transaction.
-    if transaction.epoch <= ledger.settled(session, transaction):
+    if transaction.epoch <= receipts.settled(session, transaction):
         return AlreadyCommitted()
     return Lost(f"the server knows no prepared transaction {transaction} and has no receipt of it")
 

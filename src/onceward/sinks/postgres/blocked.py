@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 from typing import TypeGuard
 
-from onceward.connections.postgres import PostgresError, borrowed
+from onceward.connections.postgres import PostgresError, pooled
 from onceward.errors import TargetUnavailable
-from onceward.sinks.postgres.target import Target
+from onceward.sinks.postgres.options import Options
 
 LOCK_TIMED_OUT = "55P03"
 _CANCELLED = "57014"
@@ -43,7 +43,7 @@ def is_cut_off(error: Exception) -> TypeGuard[PostgresError]:
     return isinstance(error, PostgresError) and error.sqlstate in (LOCK_TIMED_OUT, _CANCELLED)
 
 
-def explained(error: PostgresError, target: Target, receipts: str) -> PostgresError:
+def explained(error: PostgresError, target: Options, receipts: str) -> PostgresError:
     """The same error, which says what the limit is and who is in the way."""
     address = target.address
     if error.sqlstate == LOCK_TIMED_OUT:
@@ -54,7 +54,7 @@ def explained(error: PostgresError, target: Target, receipts: str) -> PostgresEr
     return PostgresError(f"{error}: timeout_s = {address.timeout_s:g} is how long a statement may take", error.sqlstate)
 
 
-def staging_failed(error: PostgresError, target: Target, receipts: str, *, epoch: int, sink: str) -> TargetUnavailable:
+def staging_failed(error: PostgresError, target: Options, receipts: str, *, epoch: int, sink: str) -> TargetUnavailable:
     """What a task fails with."""
     hint = "raise timeout_s if the server is that slow; nothing is lost, the epoch is computed again"
     if error.sqlstate == LOCK_TIMED_OUT:
@@ -66,8 +66,8 @@ def staging_failed(error: PostgresError, target: Target, receipts: str, *, epoch
     return TargetUnavailable(str(explained(error, target, receipts)), epoch=epoch, sink=sink, hint=hint)
 
 
-def _in_the_way(target: Target, receipts: str) -> str:
-    with contextlib.suppress(PostgresError), borrowed(target.address) as session:
+def _in_the_way(target: Options, receipts: str) -> str:
+    with contextlib.suppress(PostgresError), pooled(target.address) as session:
         rows = session.run(_IN_THE_WAY, str(target.table), receipts)
         # A lock on the whole table explains it; without one, a key is left.
         found = [says for whole, says in rows if whole == rows[0][0]]

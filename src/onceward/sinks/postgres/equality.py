@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from onceward.connections.postgres import quoted
 from onceward.errors import TargetRefused
 from onceward.sinks.postgres.catalog import Index, KeyPart, Table
-from onceward.sinks.postgres.target import Target
+from onceward.sinks.postgres.options import Options
 
 _MAY_BE_NONDETERMINISTIC = ("text", "varchar", "bpchar")
 # Of these two values can be one key and read differently: 1.0 and 1.00, 'A' and 'a', 0.0 and -0.0.
@@ -59,7 +59,7 @@ def _expression(alias: str, part: KeyPart) -> str:
     return f"({compared} COLLATE {part.collation})" if part.collation is not None else compared
 
 
-def keys_of(table: Table, target: Target) -> Keys:
+def keys_of(table: Table, target: Options) -> Keys:
     """The keys by the table's unique index; `TargetRefused` when it has none, or one that cannot be gone by."""
     names = [column.name for column in map(table.column, target.keys) if column is not None]
     serving = [index for index in table.indexes if index.is_ours and index.columns == frozenset(names)]
@@ -80,7 +80,7 @@ def _may_be_spelt_differently(table: Table, part: KeyPart) -> bool:
     return not part.is_deterministic or table.columns[part.column].kind.removeprefix("_") in _SPELT_DIFFERENTLY
 
 
-def _refuse_different(serving: Sequence[Index], target: Target) -> None:
+def _refuse_different(serving: Sequence[Index], target: Options) -> None:
     """ON CONFLICT would go by all of them at once."""
     first, *others = serving
     for other in others:

@@ -9,7 +9,7 @@ from onceward.connections.postgres import PostgresError
 from onceward.contracts import TryAgain
 from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.postgres.values import DoesNotFit
+from onceward.sinks.postgres.encode import DoesNotFit
 
 NO_STATE = "none"
 """The connection failed, and the server said nothing."""

@@ -16,16 +16,16 @@ from onceward.sinks.postgres.catalog import Column, Table, describe
 from onceward.sinks.postgres.equality import keys_of
 from onceward.sinks.postgres.errors import as_told, classify
 from onceward.sinks.postgres.hazards import refuse_hazards, refuse_unlogged
+from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.receipts import Receipts
-from onceward.sinks.postgres.target import Target
 
 _NONE = "none"
 
 
-class Watch:
+class TargetFacts:
     """One sink's. It is pickled with the sink, so that executors compare with what the driver found."""
 
-    def __init__(self, target: Target, receipts: Receipts) -> None:
+    def __init__(self, target: Options, receipts: Receipts) -> None:
         self._target, self._receipts = target, receipts
         self._filled: frozenset[str] | None = None
         self.facts: Mapping[str, str] | None = None

@@ -5,22 +5,22 @@ from __future__ import annotations
 from onceward.connections.postgres import Session
 from onceward.errors import TargetRefused
 from onceward.sinks.postgres.catalog import Table, Trigger
-from onceward.sinks.postgres.target import Target
+from onceward.sinks.postgres.options import Options
 
 
-def operations(target: Target) -> frozenset[str]:
+def operations(target: Options) -> frozenset[str]:
     """What is done to the table's rows."""
     done = {"append": {"INSERT"}, "replace": {"INSERT", "DELETE"}, "upsert": {"INSERT", "UPDATE"}}[target.mode]
     return frozenset(done | ({"DELETE"} if target.deleted is not None else set()))
 
 
-def triggers_between(table: Table, target: Target, *done: str) -> list[Trigger]:
+def triggers_between(table: Table, target: Options, *done: str) -> list[Trigger]:
     """Triggers that fire before a row is written and may change it or leave it out, when this is done to it."""
     wanted = operations(target) & frozenset(done or operations(target))
     return [trigger for trigger in table.triggers if trigger.comes_between & wanted]
 
 
-def refuse_hazards(table: Table, target: Target) -> None:
+def refuse_hazards(table: Table, target: Options) -> None:
     """Raise `TargetRefused` with what stands in the way, and the statement that removes it."""
     if table.kind not in ("r", "p") or table.is_temporary:
         raise TargetRefused(f"{target.table} is no table that takes rows by COPY", hint="name the table behind it")
@@ -55,7 +55,7 @@ def refuse_hazards(table: Table, target: Target) -> None:
     _refuse_triggers(table, target)
 
 
-def _refuse_triggers(table: Table, target: Target) -> None:
+def _refuse_triggers(table: Table, target: Options) -> None:
     unnamed = [one for one in triggers_between(table, target) if one.name not in target.triggers]
     if unnamed:
         first = unnamed[0]

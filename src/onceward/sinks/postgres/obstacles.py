@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onceward.connections.postgres import PostgresError, Session
 from onceward.sinks.obstacles import Obstacle, standing
-from onceward.sinks.postgres.target import TableName
+from onceward.sinks.postgres.options import TableName
 
 _NO_SCHEMA = ("3F000", "42P01")
 _SAYS = {

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from onceward.connections.postgres import Address, PostgresError, Session, give_back, take
+from onceward.connections.postgres import Address, PostgresError, Session, acquire, release
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.catalog import Table, describe
-from onceward.sinks.postgres.facts import Watch
+from onceward.sinks.postgres.compatibility import check_names, check_stream, create_table, refuse_unless_fitting
+from onceward.sinks.postgres.facts import TargetFacts
 from onceward.sinks.postgres.hazards import operations, refuse_hazards, triggers_between
+from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.receipts import Receipts
-from onceward.sinks.postgres.schema import check_names, check_stream, create_table, refuse_unless_fitting
-from onceward.sinks.postgres.target import Target
 
 _CREATED_MEANWHILE = ("23505", "42P07")
 
@@ -24,7 +24,7 @@ _CREATED_MEANWHILE = ("23505", "42P07")
 def connected(address: Address, sink: str) -> Iterator[Session]:
     """A session, or an error that says what to look at."""
     try:
-        session = take(address)
+        session = acquire(address)
     except PostgresError as error:
         raise TargetUnavailable(
             f"cannot connect to {address}: {error}",
@@ -36,10 +36,12 @@ def connected(address: Address, sink: str) -> Iterator[Session]:
     except BaseException:
         session.close()
         raise
-    give_back(session)
+    release(session)
 
 
-def check(target: Target, receipts: Receipts, watch: Watch, schema: pa.Schema, *, output_mode: str, sink: str) -> None:
+def check(
+    target: Options, receipts: Receipts, facts: TargetFacts, schema: pa.Schema, *, output_mode: str, sink: str
+) -> None:
     """Compare the table with the stream; make it, and the tables for receipts, where they are missing; then remember
     how it all stands."""
     try:
@@ -49,7 +51,7 @@ def check(target: Target, receipts: Receipts, watch: Watch, schema: pa.Schema, *
             table = _check_table(session, target, schema)
             _check_receipts(session, receipts)
             fields = [table.column(field.name) for field in schema if field.name != target.deleted]
-            watch.begin(session, (column.name for column in fields if column is not None))
+            facts.begin(session, (column.name for column in fields if column is not None))
     except TargetRefused as refused:
         raise TargetRefused(refused.message, hint=refused.hint, sink=sink) from None
     except PostgresError as error:
@@ -62,7 +64,7 @@ def check(target: Target, receipts: Receipts, watch: Watch, schema: pa.Schema, *
         ) from None
 
 
-def _check_table(session: Session, target: Target, schema: pa.Schema) -> Table:
+def _check_table(session: Session, target: Options, schema: pa.Schema) -> Table:
     (table,) = describe(session, str(target.table))
     statement = create_table(target, schema)
     if table is None and not target.create_table:
@@ -89,7 +91,7 @@ def _check_table(session: Session, target: Target, schema: pa.Schema) -> Table:
     return table
 
 
-def _check_privileges(session: Session, table: Table, target: Target) -> None:
+def _check_privileges(session: Session, table: Table, target: Options) -> None:
     # To see that a trigger has let all rows be deleted takes a look.
     looks = target.mode == "upsert" or triggers_between(table, target, "DELETE")
     wanted = sorted(operations(target) | ({"SELECT"} if looks else set()))

@@ -14,7 +14,7 @@ from onceward.connections.postgres import PostgresError, Session, quoted
 from onceward.contracts import Receipt, SlotContext
 from onceward.errors import CheckpointRolledBack
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, SinkName, TransactionName
-from onceward.sinks.postgres.target import RECEIPTS, WATERMARKS
+from onceward.sinks.postgres.options import RECEIPTS, WATERMARKS
 
 # Two sessions that create a table at the same moment disturb each other even with IF NOT EXISTS.
 _CREATED_MEANWHILE = ("23505", "42P07", "42710")

@@ -10,8 +10,8 @@ from onceward.connections.postgres import PostgresError, Session
 from onceward.contracts import RejectedRow, SlotValues
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.postgres.encode import DoesNotFit
 from onceward.sinks.postgres.errors import classify
-from onceward.sinks.postgres.values import DoesNotFit
 
 _POINT = "onceward_part"
 

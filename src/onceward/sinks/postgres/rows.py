@@ -9,28 +9,28 @@ import pyarrow.compute as pc
 
 from onceward.connections.postgres import Session
 from onceward.sinks.postgres.catalog import Table
-from onceward.sinks.postgres.schema import wires
-from onceward.sinks.postgres.target import Target
-from onceward.sinks.postgres.values import Wire
+from onceward.sinks.postgres.compatibility import wires
+from onceward.sinks.postgres.encode import Wire
+from onceward.sinks.postgres.options import Options
 
 _BYTES_AT_ONCE = 8 << 20
 _ROWS_AT_ONCE = 10_000
 
 
-def converted(batch: pa.RecordBatch, ways: list[Wire]) -> pa.RecordBatch:
+def converted(batch: pa.RecordBatch, columns: list[Wire]) -> pa.RecordBatch:
     """The batch as COPY wants it."""
-    return pa.RecordBatch.from_arrays([wire(batch) for wire in ways], names=[wire.column for wire in ways])
+    return pa.RecordBatch.from_arrays([wire(batch) for wire in columns], names=[wire.column for wire in columns])
 
 
 class RowCopier:
     """Takes batches as they come and sends them in pieces worth a COPY each, into the table that `held` gives."""
 
-    def __init__(self, session: Session, target: Target, held: Callable[[], Table]) -> None:
+    def __init__(self, session: Session, target: Options, held: Callable[[], Table]) -> None:
         self._session = session
         self._target = target
         self._held = held
         self._table: Table | None = None
-        self._ways: list[Wire] = []
+        self._columns: list[Wire] = []
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self.count = 0
@@ -39,8 +39,8 @@ class RowCopier:
         """Convert and keep it, or send it with those before it."""
         if self._table is None:
             self._table = self._held()
-            self._ways = wires(self._table, self._target, batch.schema)
-        ready = converted(batch, self._ways)
+            self._columns = wires(self._table, self._target, batch.schema)
+        ready = converted(batch, self._columns)
         self._waiting.append(ready)
         self._bytes += ready.nbytes
         self.count += batch.num_rows
@@ -55,12 +55,12 @@ class RowCopier:
         self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
 
 
-def all_converted(table: Table, target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def all_converted(table: Table, target: Options, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of one stream as COPY wants them."""
-    ways: list[Wire] = []
+    columns: list[Wire] = []
     for batch in batches:
-        ways = ways or wires(table, target, batch.schema)
-        yield converted(batch, ways)
+        columns = columns or wires(table, target, batch.schema)
+        yield converted(batch, columns)
 
 
 def in_order_of(keys: list[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,8 +12,8 @@ from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import JobIdentity
 from onceward.sinks.obstacles import refusal
 from onceward.sinks.postgres.obstacles import Room, ask
+from onceward.sinks.postgres.options import Options, TableName, as_names
 from onceward.sinks.postgres.preflight import connected
-from onceward.sinks.postgres.target import TableName, Target, as_names
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
 
@@ -33,7 +33,7 @@ class PostgresSink(TemplateChoice):
     tried again.
     """
 
-    means = "two-phase commit, or write-ahead log; receipt in the same PostgreSQL transaction"
+    mechanism = "two-phase commit, or write-ahead log; receipt in the same PostgreSQL transaction"
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class PostgresSink(TemplateChoice):
         require_driver()
         self.two_phase = two_phase
         try:
-            self.target = Target(
-                address=Address.checked(url, lock_timeout_s=lock_timeout_s, timeout_s=timeout_s),
+            self.target = Options(
+                address=Address.parse(url, lock_timeout_s=lock_timeout_s, timeout_s=timeout_s),
                 table=TableName.parse(table),
                 mode=mode,
                 keys=as_names(keys),
@@ -85,11 +85,11 @@ class PostgresSink(TemplateChoice):
         prepared = PostgresTwoPhaseSink(self.target, self.name, room)
         logged = PostgresWriteAheadSink(self.target, self.name, why, is_asked_for=is_asked_for)
         if not why:
-            prepared.other_way = logged
+            prepared.alternate = logged
             return prepared
         if self.two_phase:
             raise self._refused(room, why)
-        logged.other_way = prepared
+        logged.alternate = prepared
         return logged
 
     def _ask(self) -> Room:

@@ -16,31 +16,31 @@ from functools import partial
 
 import pyarrow as pa
 
-from onceward.connections.postgres import PostgresError, Session, begun, borrowed, give_back, literal, reading
+from onceward.connections.postgres import PostgresError, Session, begun, literal, pooled, reading, release
 from onceward.contracts import (
     AlreadyCommitted,
     Committed,
     Finding,
     Handle,
     Lost,
-    Needs,
     Outcome,
     Receipt,
     RetryLater,
     SlotContext,
     TwoPhaseCommitSink,
+    Workload,
 )
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
 from onceward.sinks.obstacles import refusal
 from onceward.sinks.postgres.blocked import is_cut_off, staging_failed
-from onceward.sinks.postgres.cautions import cautions
-from onceward.sinks.postgres.facts import Watch
+from onceward.sinks.postgres.diagnose import diagnose
+from onceward.sinks.postgres.facts import TargetFacts
 from onceward.sinks.postgres.obstacles import Room
+from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts
 from onceward.sinks.postgres.rows import RowCopier
-from onceward.sinks.postgres.target import Target
 
 _NO_SUCH_TRANSACTION = "42704"
 _IN_USE = "55000"
@@ -48,50 +48,50 @@ _NO_SLOT_LEFT = "53200"
 _CANNOT_BE_PREPARED = "0A000"
 
 
-class Slot:
+class SlotTransaction:
     """One attempt's transaction while it is open."""
 
-    def __init__(self, target: Target, watch: Watch, context: SlotContext) -> None:
+    def __init__(self, target: Options, facts: TargetFacts, context: SlotContext) -> None:
         self.context = context
         self.session = begun(target.address)
         # Without a reference to this object: one that is let go of must close its session at once, and so its locks.
-        self.rows = RowCopier(self.session, target, partial(watch.held, self.session, context.epoch))
+        self.rows = RowCopier(self.session, target, partial(facts.held, self.session, context.epoch))
 
 
-class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
+class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
     """What `PostgresSink` becomes where the server has prepared transactions and rows are only added."""
 
-    means = "two-phase commit, receipt in the prepared transaction"
+    mechanism = "two-phase commit, receipt in the prepared transaction"
 
-    def __init__(self, target: Target, name: str, room: Room) -> None:
+    def __init__(self, target: Options, name: str, room: Room) -> None:
         super().__init__(name=name)
         self.target = target
         self._room = room
         self._receipts = Receipts(target.receipts_schema)
-        self._watch = Watch(target, self._receipts)
+        self._facts = TargetFacts(target, self._receipts)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`. The first time that the columns are known which the stream leaves to the table."""
         if (why := self._room.why_not((*schema.names, *map(str.lower, schema.names)))) is not None:
             raise refusal(str(self.target.table), f"{why}, and the stream fills it", sink=self.name)
-        check(self.target, self._receipts, self._watch, schema, output_mode=output_mode, sink=self.name)
+        check(self.target, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
 
-    def cautions(self, needs: Needs) -> Iterable[Finding]:
-        """See `Sink.cautions`."""
-        return cautions(self.target.address, needs)
+    def diagnose(self, workload: Workload) -> Iterable[Finding]:
+        """See `Sink.diagnose`."""
+        return diagnose(self.target.address, workload)
 
     # --- executor -------------------------------------------------------------------------------
 
-    def begin_transaction(self, context: SlotContext) -> Slot:
+    def begin_transaction(self, context: SlotContext) -> SlotTransaction:
         """A session of its own; the server rolls it back when this process dies."""
-        return Slot(self.target, self._watch, context)
+        return SlotTransaction(self.target, self._facts, context)
 
-    def invoke(self, transaction: Slot, batch: pa.RecordBatch) -> None:
+    def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         """COPY, some batches at a time."""
         with self._waiting_told(transaction.context):
             transaction.rows.add(batch)
 
-    def pre_commit(self, transaction: Slot) -> Handle:
+    def pre_commit(self, transaction: SlotTransaction) -> Handle:
         """The rows that are left, the receipt, PREPARE TRANSACTION."""
         context, session = transaction.context, transaction.session
         with self._waiting_told(context):
@@ -102,10 +102,10 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
             except PostgresError as error:
                 session.close()
                 raise self._why_not_prepared(error, context) from None
-        give_back(session)
+        release(session)
         return {"job": context.job.name, "sink": self.name, "rows": transaction.rows.count}
 
-    def discard(self, transaction: Slot) -> None:
+    def discard(self, transaction: SlotTransaction) -> None:
         """The server rolls back what its session leaves."""
         transaction.session.close()
 
@@ -144,7 +144,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         """One look at `pg_prepared_xacts`."""
         names = [str(self._name_of(handle)) for handle in handles]
         listed = ", ".join(literal(name) for name in names)
-        with borrowed(self.target.address) as session:
+        with pooled(self.target.address) as session:
             rows = session.run(
                 "SELECT gid::text FROM pg_prepared_xacts "
                 f"WHERE database = current_database() AND gid IN ({listed or 'NULL'})"
@@ -160,7 +160,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
         """All slots of an epoch over one connection."""
         if not handles:
             return []
-        with borrowed(self.target.address) as session:
+        with pooled(self.target.address) as session:
             return [self._commit(session, handle) for handle in handles]
 
     def _commit(self, session: Session, handle: Handle) -> Outcome:
@@ -184,7 +184,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
     def abort(self, handle: Handle) -> None:
         """ROLLBACK PREPARED; that there is nothing is fine."""
         name = self._name_of(handle)
-        with borrowed(self.target.address) as session:
+        with pooled(self.target.address) as session:
             try:
                 session.run(f"ROLLBACK PREPARED {literal(str(name))}")
             except PostgresError as error:
@@ -200,7 +200,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     def pending_of_job(self, name: JobName) -> Iterable[Handle]:
         """The same, of every generation and sink of the job in this database."""
-        with borrowed(self.target.address) as session:
+        with pooled(self.target.address) as session:
             rows = session.run("SELECT gid::text, prepared FROM pg_prepared_xacts WHERE database = current_database()")
         for gid, prepared in rows:
             found = TransactionName.parse(gid)
@@ -219,11 +219,11 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[Slot]):
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`."""
-        return self._watch.facts or {}
+        return self._facts.facts or {}
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
-        with borrowed(self.target.address) as session:
+        with pooled(self.target.address) as session:
             self._receipts.create(session)
             self._receipts.forget(session, job, self.name, below)
 

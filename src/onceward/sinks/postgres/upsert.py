@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
 from onceward.sinks.postgres.catalog import Table
+from onceward.sinks.postgres.compatibility import DELETED, ROW, wires
+from onceward.sinks.postgres.encode import Wire
 from onceward.sinks.postgres.equality import keys_of
+from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
+from onceward.sinks.postgres.options import STAGE, Options
 from onceward.sinks.postgres.rows import converted, in_order_of
-from onceward.sinks.postgres.schema import DELETED, ROW, wires
-from onceward.sinks.postgres.shortcut import Shortcut
-from onceward.sinks.postgres.target import STAGE, Target
-from onceward.sinks.postgres.values import Wire
 
 _ONE_KEY_TWICE = "21000"
 _MANY = 10_000
@@ -29,7 +29,7 @@ _MANY = 10_000
 class Upsert:
     """One epoch, inside a transaction that the caller began."""
 
-    def __init__(self, session: Session, target: Target, table: Table, each_once: Shortcut) -> None:
+    def __init__(self, session: Session, target: Options, table: Table, each_once: FastPath) -> None:
         self._session = session
         self._target = target
         self._table = table
@@ -49,14 +49,14 @@ class Upsert:
 
     def _staged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches as they go into the temporary table: numbered, with their flag, as COPY wants them."""
-        ways: list[Wire] = []
+        wires_of: list[Wire] = []
         for batch in batches:
-            if not ways:
-                ways = wires(self._table, self._target, batch.schema)
-                self._columns = [wire.column for wire in ways]
+            if not wires_of:
+                wires_of = wires(self._table, self._target, batch.schema)
+                self._columns = [wire.column for wire in wires_of]
                 self._make_stage()
             self._has_null_keys |= any(batch.column(key).null_count for key in self._target.keys)
-            ready = converted(batch, ways)
+            ready = converted(batch, wires_of)
             numbers = pa.array(np.arange(self._count, self._count + batch.num_rows))
             ready = ready.append_column(ROW, numbers).append_column(DELETED, self._flags(batch))
             self._count += batch.num_rows
@@ -94,7 +94,7 @@ class Upsert:
                 if error.sqlstate != _ONE_KEY_TWICE:
                     raise
             self._session.run(f"ROLLBACK TO SAVEPOINT {STAGE}")
-            self._each_once.was_in_vain()
+            self._each_once.back_off()
         self._keep_last()
         if self._has_deletes:
             self._delete(self._keys.same)

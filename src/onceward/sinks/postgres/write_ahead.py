@@ -9,24 +9,32 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from onceward.connections.postgres import PostgresError, Session, begun, borrowed, reading
-from onceward.contracts import Finding, Grade, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.connections.postgres import PostgresError, Session, begun, pooled, reading
+from onceward.contracts import (
+    Finding,
+    Receipt,
+    RejectedRow,
+    Severity,
+    SlotValues,
+    TransactionalWriteAheadSink,
+    Workload,
+)
 from onceward.identity import JobIdentity
-from onceward.sinks.postgres.all_new import AllNew
 from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.catalog import Table
-from onceward.sinks.postgres.cautions import cautions
+from onceward.sinks.postgres.diagnose import diagnose
+from onceward.sinks.postgres.encode import DoesNotFit
 from onceward.sinks.postgres.errors import as_told
-from onceward.sinks.postgres.facts import Watch
+from onceward.sinks.postgres.facts import TargetFacts
+from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
+from onceward.sinks.postgres.insert_only import InsertOnlyPath
+from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
 from onceward.sinks.postgres.rejected import find_rejected
 from onceward.sinks.postgres.rows import all_converted
-from onceward.sinks.postgres.shortcut import Shortcut
-from onceward.sinks.postgres.target import Target
 from onceward.sinks.postgres.upsert import Upsert
-from onceward.sinks.postgres.values import DoesNotFit
 
 log = logging.getLogger("onceward")
 
@@ -34,29 +42,29 @@ log = logging.getLogger("onceward")
 class PostgresWriteAheadSink(TransactionalWriteAheadSink):
     """What `PostgresSink` becomes for upserts and replacements, and for appends that are not prepared: `why` not."""
 
-    means = "write-ahead log, receipt in the same PostgreSQL transaction"
+    mechanism = "write-ahead log, receipt in the same PostgreSQL transaction"
     epoch_at_once: ClassVar[bool] = True
 
-    def __init__(self, target: Target, name: str, why: str, *, is_asked_for: bool) -> None:
+    def __init__(self, target: Options, name: str, why: str, *, is_asked_for: bool) -> None:
         super().__init__(name=name)
         self.target = target
         self._why, self._is_asked_for = why, is_asked_for
         self.takes_empty_epochs = target.mode == "replace"
         self._receipts = Receipts(target.receipts_schema)
-        self._watch = Watch(target, self._receipts)
-        self._all_new, self._each_once = AllNew(target), Shortcut()
+        self._facts = TargetFacts(target, self._receipts)
+        self._insert_only, self._each_once = InsertOnlyPath(target), FastPath()
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
-        check(self.target, self._receipts, self._watch, schema, output_mode=output_mode, sink=self.name)
+        check(self.target, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
         if not self._is_asked_for:
             says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
             log.warning(says, self.name, self._why)
 
-    def cautions(self, needs: Needs) -> Iterable[Finding]:
-        """See `Sink.cautions`."""
-        yield Finding("way", Grade.FINE, f"through the write-ahead log: {self._why}")
-        yield from cautions(self.target.address, None)
+    def diagnose(self, workload: Workload) -> Iterable[Finding]:
+        """See `Sink.diagnose`."""
+        yield Finding("mechanism", Severity.OK, f"through the write-ahead log: {self._why}")
+        yield from diagnose(self.target.address, None)
 
     def send_transaction(
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
@@ -75,13 +83,13 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         return True
 
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
-        with borrowed(self.target.address) as session:
+        with pooled(self.target.address) as session:
             self._receipts.create(session)
             with session.transaction():
                 lock(session, job, self.name)
                 waiting = self._without_receipt(session, slots, job, checkpoint_id)
                 if waiting:
-                    table = self._watch.held(session, checkpoint_id)
+                    table = self._facts.held(session, checkpoint_id)
                     self._clear(session, table)
                     self._add(session, table, waiting)
                     self._receipts.write_slots(session, [slot.receipt for slot in waiting if slot.receipt is not None])
@@ -108,7 +116,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         session = begun(self.target.address)
         try:
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
-            table = self._watch.held(session, checkpoint_id)
+            table = self._facts.held(session, checkpoint_id)
             self._clear(session, table)
             return find_rejected(session, waiting, lambda part: self._add(session, table, [part]))
         finally:
@@ -128,7 +136,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
         if self.target.mode != "upsert":
             session.copy_all(table.name, table.schema, all_converted(table, self.target, read()))
-        elif not self._all_new.add(session, table, read, sum(slot.rows for slot in slots)):
+        elif not self._insert_only.add(session, table, read, sum(slot.rows for slot in slots)):
             Upsert(session, self.target, table, self._each_once).write(read())
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
@@ -143,10 +151,10 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`."""
-        return self._watch.facts or {}
+        return self._facts.facts or {}
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
-        with borrowed(self.target.address) as session:
+        with pooled(self.target.address) as session:
             self._receipts.create(session)
             self._receipts.forget(session, job, self.name, below)

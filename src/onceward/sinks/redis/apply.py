@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onceward.connections.redis import Way
+from onceward.connections.redis import RedisConnection
 from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected, TargetChanged
-from onceward.sinks.redis import commands, ledger
+from onceward.sinks.redis import commands, receipts
 from onceward.sinks.redis.cluster import Group, groups
-from onceward.sinks.redis.facts import Facts
-from onceward.sinks.redis.layout import Layout
-from onceward.sinks.redis.ledger import Scope
+from onceward.sinks.redis.facts import TargetFacts
+from onceward.sinks.redis.options import Layout
 from onceward.sinks.redis.packing import packed_texts
 from onceward.sinks.redis.parts import Piece, parts, piece_of, pieces
+from onceward.sinks.redis.receipts import Scope
 from onceward.sinks.redis.scripts import APPLY
 
 if TYPE_CHECKING:
@@ -30,53 +30,62 @@ _CALLS_AT_ONCE = 256
 class Delivery:
     """An epoch on its way to the server or cluster."""
 
-    way: Way
+    connection: RedisConnection
     scope: Scope
     layout: Layout
-    facts: Facts
-    rows_at_once: int | None
+    facts: TargetFacts
+    max_rows_per_script: int | None
     skips_null_keys: bool
     _looked_at: set[int] = field(default_factory=set)
 
     def apply(self, slots: Sequence[SlotValues]) -> bool:
         """Part after part. False when someone else was faster or the server forgot: the next call looks anew."""
-        return self._to_cluster(slots) if self.way.is_cluster else self._to_server(slots)
+        return self._to_cluster(slots) if self.connection.is_cluster else self._to_server(slots)
 
     def try_out(self, values: SlotValues) -> None:
         """Let the script look at rows as if it were to write them; raises what it would raise, and writes nothing."""
         bare = replace(values, receipt=None)
-        if not self.way.is_cluster:
-            cut = pieces([bare], [0], self.layout, rows_at_once=self.rows_at_once, skips=self.skips_null_keys)
-            for part in parts(cut, rows_at_once=self.rows_at_once):
+        if not self.connection.is_cluster:
+            cut = pieces(
+                [bare], [0], self.layout, max_rows_per_script=self.max_rows_per_script, skips=self.skips_null_keys
+            )
+            for part in parts(cut, max_rows_per_script=self.max_rows_per_script):
                 arguments = self._arguments(self.scope, part, is_trial=True)
-                self._is_done(self.way.run(self.way.seed, APPLY, self.scope.key, *arguments))
+                self._is_done(self.connection.run(self.connection.seed, APPLY, self.scope.key, *arguments))
             return
-        for group in groups(bare, self.layout, rows_at_once=self.rows_at_once, skips=self.skips_null_keys):
-            client, own = self.way.client_of(group.hash_slot), ledger.scope_of_group(self.scope, group.hash_slot)
+        for group in groups(
+            bare, self.layout, max_rows_per_script=self.max_rows_per_script, skips=self.skips_null_keys
+        ):
+            client, own = (
+                self.connection.client_of(group.hash_slot),
+                receipts.scope_of_group(self.scope, group.hash_slot),
+            )
             for piece in group.pieces:
                 arguments = self._arguments(own, [piece], in_cluster=True, is_trial=True)
-                self._is_done(self.way.run(client, APPLY, own.key, *arguments))
+                self._is_done(self.connection.run(client, APPLY, own.key, *arguments))
 
     def _to_server(self, slots: Sequence[SlotValues]) -> bool:
-        seed = self.way.seed
-        already = ledger.rows_in(seed, slots, self.scope)
-        missing = [(values, rows) for values, rows in zip(slots, already, strict=True) if rows < ledger.ALL]
+        seed = self.connection.seed
+        already = receipts.rows_in(seed, slots, self.scope)
+        missing = [(values, rows) for values, rows in zip(slots, already, strict=True) if rows < receipts.ALL]
         cut = pieces(
             [values for values, _ in missing],
             [rows for _, rows in missing],
             self.layout,
-            rows_at_once=self.rows_at_once,
+            max_rows_per_script=self.max_rows_per_script,
             skips=self.skips_null_keys,
         )
-        return all(self._apply_part(seed, part) for part in parts(cut, rows_at_once=self.rows_at_once))
+        return all(self._apply_part(seed, part) for part in parts(cut, max_rows_per_script=self.max_rows_per_script))
 
     def _to_cluster(self, slots: Sequence[SlotValues]) -> bool:
         """Slot after slot, and of each one hash slot after the other; its own receipt stands around them."""
-        home = self.way.client(self.scope.key)
-        for values, already in zip(slots, ledger.rows_in(home, slots, self.scope), strict=True):
-            if already == ledger.ALL:
+        home = self.connection.client(self.scope.key)
+        for values, already in zip(slots, receipts.rows_in(home, slots, self.scope), strict=True):
+            if already == receipts.ALL:
                 continue
-            cut = partial(groups, values, self.layout, rows_at_once=self.rows_at_once, skips=self.skips_null_keys)
+            cut = partial(
+                groups, values, self.layout, max_rows_per_script=self.max_rows_per_script, skips=self.skips_null_keys
+            )
             try:
                 grouped = list(cut())
             except RowsRejected as error:
@@ -89,8 +98,8 @@ class Delivery:
             if not self._apply_part(home, [begun]):
                 return False
             if not self._apply_all(grouped):
-                # Parts of it went in that were cut otherwise: with another `rows_at_once`, or by a second driver.
-                rest = cut(rows_in=partial(ledger.rows_of_group, self.way, self.scope, values.slot))
+                # Parts of it went in that were cut otherwise: with another `max_rows_per_script`, or by a second driver.
+                rest = cut(rows_in=partial(receipts.rows_of_group, self.connection, self.scope, values.slot))
                 if not self._apply_all(list(rest)):
                     return False
             if not self._apply_part(home, [ended]):
@@ -99,7 +108,7 @@ class Delivery:
 
     def _apply_part(self, client: redis.Redis, part: Sequence[Piece]) -> bool:
         arguments = self._arguments(self.scope, part, looks_at=client)
-        return self._is_done(self.way.run(client, APPLY, self.scope.key, *arguments))
+        return self._is_done(self.connection.run(client, APPLY, self.scope.key, *arguments))
 
     def _apply_all(self, grouped: Sequence[Group]) -> bool:
         calls = [(group.hash_slot, piece) for group in grouped for piece in group.pieces]
@@ -110,9 +119,9 @@ class Delivery:
         """All calls for one server in one go. Those of one hash slot are among them in their order."""
         sent = []
         for hash_slot, piece in calls:
-            client, own = self.way.client_of(hash_slot), ledger.scope_of_group(self.scope, hash_slot)
+            client, own = self.connection.client_of(hash_slot), receipts.scope_of_group(self.scope, hash_slot)
             sent.append((client, own.key, self._arguments(own, [piece], in_cluster=True, looks_at=client)))
-        return all(self._is_done(answer) for answer in self.way.run_all(APPLY, sent))
+        return all(self._is_done(answer) for answer in self.connection.run_all(APPLY, sent))
 
     def _arguments(
         self,
@@ -166,5 +175,5 @@ class Delivery:
             case "changed":
                 self.facts.refuse(details[0], keeps_journal=details[1] == "1", epoch=epoch)
             case _:
-                ledger.refuse(int(details[0]), epoch, is_other=verdict == "other", state=verdict)
+                receipts.refuse(int(details[0]), epoch, is_other=verdict == "other", state=verdict)
         raise AssertionError(f"the script answered {verdict!r}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from onceward.connections.redis import hash_slot
 from onceward.contracts import SlotValues
-from onceward.sinks.redis.layout import Layout
+from onceward.sinks.redis.options import Layout
 from onceward.sinks.redis.parts import Piece, piece_of
 from onceward.sinks.redis.rows import PackedRows, pack
 
@@ -32,7 +32,7 @@ def groups(
     values: SlotValues,
     layout: Layout,
     *,
-    rows_at_once: int | None,
+    max_rows_per_script: int | None,
     skips: bool,
     rows_in: Callable[[int], int] = lambda hash_slot: 0,
 ) -> Iterator[Group]:
@@ -57,7 +57,9 @@ def groups(
     for start, end in pairwise(bounds):
         group = rows.slice(start, end - start)
         first = min(rows_in(int(numbers[start])), len(group))
-        yield Group(int(numbers[start]), tuple(_pieces(values, group, sample, first, rows_at_once or len(group))))
+        yield Group(
+            int(numbers[start]), tuple(_pieces(values, group, sample, first, max_rows_per_script or len(group)))
+        )
 
 
 def _hash_slots(packed: PackedRows, layout: Layout) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -71,8 +73,10 @@ def _hash_slots(packed: PackedRows, layout: Layout) -> np.ndarray[tuple[int], np
     return numbers
 
 
-def _pieces(values: SlotValues, rows: pa.Array, sample: PackedRows, first: int, rows_at_once: int) -> Iterator[Piece]:
-    for start in range(first, len(rows), rows_at_once):
-        some = rows.slice(start, rows_at_once)
+def _pieces(
+    values: SlotValues, rows: pa.Array, sample: PackedRows, first: int, max_rows_per_script: int
+) -> Iterator[Piece]:
+    for start in range(first, len(rows), max_rows_per_script):
+        some = rows.slice(start, max_rows_per_script)
         past = start + len(some)
         yield piece_of(values, first=start, past=past, is_last=past == len(rows), packed=replace(sample, rows=some))

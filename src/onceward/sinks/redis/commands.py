@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onceward.sinks.redis.layout import Layout
+from onceward.sinks.redis.options import Layout
 from onceward.sinks.redis.packing import packed_array, packed_texts
 
 Lines = Sequence[Sequence[str]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onceward.connections.redis import Way
+from onceward.connections.redis import RedisConnection
 from onceward.contracts import refuse_change
 
 POLICY = "maxmemory-policy"
@@ -14,22 +14,24 @@ JOURNAL = "append-only file"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TargetFacts:
     """Of one server, or of all servers of a cluster: the policies that are in use, and whether all keep a journal."""
 
     policies: tuple[str, ...]
     keeps_journal: bool
 
     @classmethod
-    def of(cls, infos: Sequence[Mapping[str, Any]]) -> Facts:
+    def of(cls, infos: Sequence[Mapping[str, Any]]) -> TargetFacts:
         """As the servers say themselves."""
         policies = {str(info.get("maxmemory_policy", "noeviction")) for info in infos}
         return cls(tuple(sorted(policies)), all(bool(info.get("aof_enabled")) for info in infos))
 
     @classmethod
-    def asked(cls, way: Way) -> Facts:
+    def asked(cls, connection: RedisConnection) -> TargetFacts:
         """Of a single server without asking it: it has told when the connection was opened."""
-        return cls.of([client.info() for client in way.primaries()] if way.is_cluster else [way.info])
+        return cls.of(
+            [client.info() for client in connection.primaries()] if connection.is_cluster else [connection.info]
+        )
 
     def named(self) -> dict[str, str]:
         """For a person, and for the manifests."""

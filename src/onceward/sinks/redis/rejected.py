@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from onceward.connections.redis import Way, driver, hash_slot
+from onceward.connections.redis import RedisConnection, driver, hash_slot
 from onceward.contracts import RejectedRow, SlotValues
 from onceward.errors import RowsRejected
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.redis import commands, ledger
+from onceward.sinks.redis import commands, receipts
 from onceward.sinks.redis.apply import Delivery
 from onceward.sinks.redis.arithmetic import MOST_FRACTION_DIGITS, MOST_WHOLE_DIGITS
 from onceward.sinks.redis.errors import classify
-from onceward.sinks.redis.layout import HOLDS, Layout, adds_fractions
-from onceward.sinks.redis.ledger import Scope
+from onceward.sinks.redis.options import HOLDS, Layout, adds_fractions
+from onceward.sinks.redis.receipts import Scope
 from onceward.sinks.redis.rows import NULL_KEY, faults, filled
 from onceward.sinks.redis.scripts import LOOK
 
@@ -41,14 +41,14 @@ _IS_FRACTION = re.compile(rb"[-+]?([0-9]+)\.?([0-9]*)(?:[eE]([-+]?[0-9]+))?")
 
 def find_rejected(delivery: Delivery, slots: Sequence[SlotValues]) -> list[RejectedRow]:
     """All rows that are not in and would not be taken."""
-    way, scope, layout = delivery.way, delivery.scope, delivery.layout
-    judge, found = _Judge(way, scope, layout), list[RejectedRow]()
-    for values, rows_in in zip(slots, ledger.rows_in(way.client(scope.key), slots, scope), strict=True):
-        if rows_in == ledger.ALL:
+    connection, scope, layout = delivery.connection, delivery.scope, delivery.layout
+    judge, found = _Judge(connection, scope, layout), list[RejectedRow]()
+    for values, rows_in in zip(slots, receipts.rows_in(connection.client(scope.key), slots, scope), strict=True):
+        if rows_in == receipts.ALL:
             continue
         # Without a row: an error that comes all the same is the fault of none.
         delivery.try_out(replace(values, rows=0, read=partial(iter, ())))
-        inside = _Inside(way, scope, values.slot, rows_in) if values.receipt is not None else None
+        inside = _Inside(connection, scope, values.slot, rows_in) if values.receipt is not None else None
         fitting = list[int]()
         for row in _rows(values, layout):
             why = None
@@ -142,7 +142,7 @@ def _texts(template: Any, batch: pa.RecordBatch) -> list[bytes | None]:
 class _Inside:
     """Which rows of a slot are in: the first ones, and in a cluster the first ones of each hash slot."""
 
-    way: Way
+    connection: RedisConnection
     scope: Scope
     slot: int
     rows: int
@@ -151,11 +151,11 @@ class _Inside:
 
     def has(self, number: int, key: bytes) -> bool:
         """Asked once for every row that has a key, in order."""
-        if not self.way.is_cluster:
+        if not self.connection.is_cluster:
             return number < self.rows
         group = hash_slot(key)
         if group not in self._groups:
-            self._groups[group] = ledger.rows_of_group(self.way, self.scope, self.slot, group)
+            self._groups[group] = receipts.rows_of_group(self.connection, self.scope, self.slot, group)
         self._passed[group] += 1
         return self._passed[group] <= self._groups[group]
 
@@ -164,7 +164,7 @@ class _Inside:
 class _Judge:
     """What the keys hold, asked for some thousand at a time, and what would be added to them."""
 
-    way: Way
+    connection: RedisConnection
     scope: Scope
     layout: Layout
     _keys: dict[bytes, str | None] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class _Judge:
     def _ask_keys(self, keys: Iterable[bytes], fractions: bool) -> None:
         new = [key for key in keys if key not in self._keys]
         needed = commands.packed(commands.all_of(self.layout, fractions=fractions))
-        answers = self.way.run_all(LOOK, [(self._client(key), self._beside(key), (key, needed)) for key in new])
+        answers = self.connection.run_all(LOOK, [(self._client(key), self._beside(key), (key, needed)) for key in new])
         for key, (held, forbidden) in zip(new, answers, strict=True):
             self._keys[key] = self._why_not(held.decode(), forbidden.decode())
 
@@ -233,10 +233,10 @@ class _Judge:
 
     def _beside(self, key: bytes) -> str:
         """A key of ours on the same server."""
-        return ledger.scope_of_group(self.scope, hash_slot(key)).key if self.way.is_cluster else self.scope.key
+        return receipts.scope_of_group(self.scope, hash_slot(key)).key if self.connection.is_cluster else self.scope.key
 
     def _client(self, key: bytes) -> Any:
-        return self.way.client_of(hash_slot(key)) if self.way.is_cluster else self.way.seed
+        return self.connection.client_of(hash_slot(key)) if self.connection.is_cluster else self.connection.seed
 
 
 def _held(text: bytes | None, fractions: bool) -> int | float | None:

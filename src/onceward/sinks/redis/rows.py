@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.errors import RowsRejected
-from onceward.sinks.redis.columns import as_bytes, as_plain_numbers
-from onceward.sinks.redis.layout import Layout, Template, adds_fractions
+from onceward.sinks.redis.encode import as_bytes, as_plain_numbers
+from onceward.sinks.redis.options import Layout, Template, adds_fractions
 from onceward.sinks.redis.packing import FALSE, NIL, bytes_of, packed_array, packed_column
 from onceward.sinks.redis.scores import Fault, faults_of_numbers
 
@@ -69,7 +69,7 @@ def pack(batch: pa.RecordBatch, layout: Layout, *, skips_null_keys: bool, first_
 
 
 def _packed(batch: pa.RecordBatch, layout: Layout, keys: pa.Array | None, members: pa.Array | None) -> PackedRows:
-    gone = None if layout.delete is None else pc.fill_null(batch.column(layout.delete), False)
+    gone = None if layout.deleted is None else pc.fill_null(batch.column(layout.deleted), False)
     columns, is_plain = _values(batch, layout, gone)
     # A sorted set takes the score before its member, a hash the field before its value.
     inner = [] if members is None else [packed_column(members)]

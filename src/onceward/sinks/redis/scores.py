@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from onceward.sinks.redis.layout import Layout
+from onceward.sinks.redis.options import Layout
 
 _MOST_EXACT = 1 << 53
 _DIGITS_OF_DOUBLES = 15

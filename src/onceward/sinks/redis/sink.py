@@ -1,7 +1,7 @@
 """Keys in Redis: strings, hashes, sorted sets and counters.
 
 Write-ahead: rows go in together with the receipt of their slot, in one step of a script inside the server, on the
-driver. That step is a part of an epoch, of no more than `rows_at_once` rows; a small epoch is one part.
+driver. That step is a part of an epoch, of no more than `max_rows_per_script` rows; a small epoch is one part.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
-from onceward.connections.redis import Way, address, checked_url, driver, opened
-from onceward.contracts import Finding, Needs, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink
+from onceward.connections.redis import RedisConnection, address, checked_url, driver, opened
+from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, Workload
 from onceward.errors import ConfigurationError, TargetRefused, attributed
 from onceward.identity import JobIdentity
-from onceward.sinks.redis import ledger
 from onceward.sinks.redis.apply import Delivery
-from onceward.sinks.redis.cautions import cautions
+from onceward.sinks.redis.diagnose import diagnose
 from onceward.sinks.redis.errors import translated
-from onceward.sinks.redis.facts import Facts
-from onceward.sinks.redis.layout import DEFAULT_PREFIX, adds_fractions, make_layout, refuse_unless_fitting
-from onceward.sinks.redis.readiness import refuse_unless_able
+from onceward.sinks.redis.facts import TargetFacts
+from onceward.sinks.redis.options import DEFAULT_PREFIX, adds_fractions, make_layout, refuse_unless_fitting
+from onceward.sinks.redis.preflight import refuse_unless_able
+from onceward.sinks.redis.receipts import Scope, entries, forget_below, key_of
 from onceward.sinks.redis.rejected import find_rejected
 
 
@@ -36,12 +36,12 @@ class RedisSink(TransactionalWriteAheadSink):
     `field` (a template) one field to the column `value`; `"zset"` adds `member` (a template) with the column `score`;
     `"counter"` adds the column `by`, or 1 for each row, to the key or, with `field`, to a field of it.
 
-    A null removes the string, field or member, and adds nothing to a counter; so does a true in the column `delete`,
+    A null removes the string, field or member, and adds nothing to a counter; so does a true in the column `deleted`,
     which removes a hash as a whole. With `ttl_s` a key expires so long after its last write. A row whose key has a null
     stops the job, or with `null_keys="skip"` is left out.
     """
 
-    means = "write-ahead log, receipt in the same step of a script inside Redis"
+    mechanism = "write-ahead log, receipt in the same step of a script inside Redis"
     epoch_at_once = True
 
     def __init__(
@@ -56,10 +56,10 @@ class RedisSink(TransactionalWriteAheadSink):
         member: str | None = None,
         score: str | None = None,
         by: str | None = None,
-        delete: str | None = None,
+        deleted: str | None = None,
         ttl_s: float | None = None,
         null_keys: str = "refuse",
-        rows_at_once: int | None = 5_000,
+        max_rows_per_script: int | None = 5_000,
         receipts_prefix: str = DEFAULT_PREFIX,
         timeout_s: float = 30.0,
         name: str | None = None,
@@ -78,7 +78,7 @@ class RedisSink(TransactionalWriteAheadSink):
                 member=member,
                 score=score,
                 by=by,
-                delete=delete,
+                deleted=deleted,
                 ttl_s=ttl_s,
                 receipts_prefix=receipts_prefix,
             )
@@ -86,18 +86,18 @@ class RedisSink(TransactionalWriteAheadSink):
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
         self.address = address(url)
         self.null_keys = null_keys
-        self.rows_at_once = rows_at_once
+        self.max_rows_per_script = max_rows_per_script
         self.receipts_prefix = receipts_prefix
         self.timeout_s = timeout_s
-        self._facts: Facts | None = None
+        self._facts: TargetFacts | None = None
         self._check_options()
 
     def _check_options(self) -> None:
         wrong: tuple[str, str] | None = None
         if self.null_keys not in ("refuse", "skip"):
             wrong = f"null_keys is {self.null_keys!r}", "choose refuse or skip"
-        elif self.rows_at_once is not None and self.rows_at_once < 1:
-            wrong = f"rows_at_once is {self.rows_at_once}", "give 1 or more, or None for whole epochs"
+        elif self.max_rows_per_script is not None and self.max_rows_per_script < 1:
+            wrong = f"max_rows_per_script is {self.max_rows_per_script}", "give 1 or more, or None for whole epochs"
         elif self.timeout_s <= 0:
             wrong = f"timeout_s is {self.timeout_s}", "give seconds"
         elif not self.receipts_prefix or set(self.receipts_prefix) & set("{} \n"):
@@ -113,13 +113,13 @@ class RedisSink(TransactionalWriteAheadSink):
         with attributed(sink=self.name):
             refuse_unless_fitting(self.layout, schema, output_mode=output_mode)
             try:
-                with self._opened() as way:
+                with self._opened() as connection:
                     self._facts = refuse_unless_able(
-                        way,
+                        connection,
                         self.layout,
                         fractions=adds_fractions(self.layout, schema),
                         database=self._database(),
-                        scratch=f"{ledger.key_of(self.receipts_prefix, '', self.name)}check",
+                        scratch=f"{key_of(self.receipts_prefix, '', self.name)}check",
                     )
             except redis.RedisError as error:
                 raise TargetRefused(
@@ -129,18 +129,18 @@ class RedisSink(TransactionalWriteAheadSink):
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. The script looks at them again, in the first step of an epoch on each server."""
-        with translated(self.address), self._opened() as way:
-            return self._facts_of(way).named()
+        with translated(self.address), self._opened() as connection:
+            return self._facts_of(connection).named()
 
-    def cautions(self, needs: Needs) -> Iterable[Finding]:
-        """See `Sink.cautions`."""
-        with self._opened() as way:
-            return list(cautions(way, expires=self.layout.ttl_ms is not None))
+    def diagnose(self, workload: Workload) -> Iterable[Finding]:
+        """See `Sink.diagnose`."""
+        with self._opened() as connection:
+            return list(diagnose(connection, expires=self.layout.ttl_ms is not None))
 
-    def _facts_of(self, way: Way) -> Facts:
+    def _facts_of(self, connection: RedisConnection) -> TargetFacts:
         """As `check` found them; by a command that checks nothing, as they are now."""
         if self._facts is None:
-            self._facts = Facts.asked(way)
+            self._facts = TargetFacts.asked(connection)
         return self._facts
 
     def _database(self) -> int:
@@ -169,19 +169,19 @@ class RedisSink(TransactionalWriteAheadSink):
         with (
             attributed(sink=self.name, epoch=epoch, when_rejected=_MEND),
             translated(self.address),
-            self._opened() as way,
+            self._opened() as connection,
         ):
             yield Delivery(
-                way,
+                connection,
                 self._scope(job, epoch),
                 self.layout,
-                self._facts_of(way),
-                rows_at_once=self.rows_at_once,
+                self._facts_of(connection),
+                max_rows_per_script=self.max_rows_per_script,
                 skips_null_keys=self.null_keys == "skip",
             )
 
-    def _scope(self, job: JobIdentity, epoch: int) -> ledger.Scope:
-        return ledger.Scope(ledger.key_of(self.receipts_prefix, job.name, self.name), job.generation, epoch)
+    def _scope(self, job: JobIdentity, epoch: int) -> Scope:
+        return Scope(key_of(self.receipts_prefix, job.name, self.name), job.generation, epoch)
 
     # --- receipts -------------------------------------------------------------------------------
 
@@ -191,8 +191,8 @@ class RedisSink(TransactionalWriteAheadSink):
         A slot of which only a part is in has no receipt yet. But it proves that its epoch was decided, so it is given
         as a receipt of the slot -1 - slot, which no epoch has.
         """
-        with self._opened() as way:
-            key = ledger.key_of(self.receipts_prefix, job.name, self.name)
+        with self._opened() as connection:
+            key = key_of(self.receipts_prefix, job.name, self.name)
             return [
                 Receipt(
                     job.name,
@@ -202,7 +202,7 @@ class RedisSink(TransactionalWriteAheadSink):
                     entry.slot if entry.is_in else -1 - entry.slot,
                     entry.fingerprint,
                 )
-                for entry in ledger.entries(way.client(key), key)
+                for entry in entries(connection.client(key), key)
             ]
 
     def receipts_at(self) -> str:
@@ -214,14 +214,14 @@ class RedisSink(TransactionalWriteAheadSink):
 
         Those of the newest epoch stay in any case: they tell a later checkpoint that this generation existed.
         """
-        with self._opened() as way:
-            key = ledger.key_of(self.receipts_prefix, job.name, self.name)
-            ledger.forget(way, key, job.generation, below)
+        with self._opened() as connection:
+            key = key_of(self.receipts_prefix, job.name, self.name)
+            forget_below(connection, key, job.generation, below)
 
     @contextmanager
-    def _opened(self) -> Iterator[Way]:
-        with opened(self._url, self.timeout_s) as way:
-            yield way
+    def _opened(self) -> Iterator[RedisConnection]:
+        with opened(self._url, self.timeout_s) as connection:
+            yield connection
 
 
 _MEND = (

@@ -7,7 +7,7 @@ import sqlite3
 from onceward.contracts import TryAgain
 from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.sqlite.values import DoesNotFit
+from onceward.sinks.sqlite.encode import DoesNotFit
 
 MEANING: dict[ErrorClass, dict[int, str]] = {
     ErrorClass.RETRY: {

@@ -23,10 +23,10 @@ from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefu
 from onceward.identity import Fingerprint, Generation, JobIdentity
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.sqlite import schema as sql
+from onceward.sinks.sqlite import compatibility as sql
+from onceward.sinks.sqlite.encode import DoesNotFit, parameters, refused
 from onceward.sinks.sqlite.errors import as_told, classify
 from onceward.sinks.sqlite.facts import facts_of
-from onceward.sinks.sqlite.values import DoesNotFit, parameters, refused
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
@@ -49,7 +49,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
     process keeps locked for longer than `lock_timeout_s` raises, and the epoch is tried again.
     """
 
-    means = "write-ahead log, receipt in the same SQLite transaction"
+    mechanism = "write-ahead log, receipt in the same SQLite transaction"
     epoch_at_once = True
 
     def __init__(
@@ -71,7 +71,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         self._facts: Mapping[str, str] | None = None
         self._loose_keys: bool | None = None
         try:
-            self.file = SQLiteFile.checked(path, lock_timeout_s)
+            self.file = SQLiteFile.parse(path, lock_timeout_s)
             self._check_options()
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None

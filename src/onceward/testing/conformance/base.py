@@ -63,7 +63,7 @@ class SinkConformance(ABC):
     def test_a_sink_says_by_which_means_it_works(self) -> None:
         """Shown to users before the job starts."""
         sink = self.make_sink()
-        assert sink.means
+        assert sink.mechanism
         assert isinstance(sink.guarantee, Guarantee)
 
     def test_checking_twice_changes_nothing(self) -> None:

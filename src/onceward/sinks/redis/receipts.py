@@ -1,0 +1,143 @@
+"""The receipts in Redis: one hash for each job and sink, and the pure reading of what stands in it.
+
+Fields are `<generation>/<epoch>/<slot>`, values `<fingerprint> <rows> <state> <time>`. The state is `in`, or `part`
+when only so many rows of the slot are in, or `torn` (see `scripts`). `<generation>/settled` is the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from onceward.connections.redis import RedisConnection, tags
+from onceward.contracts import SlotValues
+from onceward.errors import CheckpointRolledBack, OutputLost
+from onceward.identity import Fingerprint, Generation
+from onceward.sinks.redis.scripts import RAISE_WATERMARK
+
+if TYPE_CHECKING:
+    import redis
+
+ALL = 1 << 62
+"""As many rows as any slot has: it is in."""
+
+
+def key_of(prefix: str, job: str, sink: str) -> str:
+    """The key of the receipts of a job and sink: readable, and never that of another."""
+    return f"{prefix}:receipts:{quote(job, safe='')}:{quote(sink, safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where the receipts of one epoch stand."""
+
+    key: str
+    generation: Generation
+    epoch: int
+
+    def field(self, slot: int) -> str:
+        """The field of one slot."""
+        return f"{self.generation}/{self.epoch}/{slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One receipt."""
+
+    generation: Generation
+    epoch: int
+    slot: int
+    fingerprint: Fingerprint
+    rows: int
+    state: str
+
+    @property
+    def is_in(self) -> bool:
+        """Whether all rows of the slot are in."""
+        return self.state == "in"
+
+    @classmethod
+    def parse(cls, field: bytes, value: bytes) -> Entry | None:
+        """The receipt, or None for the watermark."""
+        generation, *numbers = field.decode().split("/")
+        if len(numbers) != 2:
+            return None
+        fingerprint, rows, state = value.decode().split(" ")[:3]
+        slot, epoch = int(numbers[1]), int(numbers[0])
+        return cls(Generation(generation), epoch, slot, Fingerprint(fingerprint), int(rows), state)
+
+
+def entries(client: redis.Redis, key: str) -> Iterator[Entry]:
+    """Every receipt under this key."""
+    found: Any = client.hscan_iter(key, count=1000)
+    read = {field: Entry.parse(field, value) for field, value in found}
+    yield from (entry for entry in read.values() if entry is not None)
+
+
+def rows_in(client: redis.Redis, slots: Sequence[SlotValues], scope: Scope) -> list[int]:
+    """How many rows of each slot the target has; the script looks again before it writes."""
+    fields = [scope.field(values.slot) for values in slots]
+    settled, *found = _read(client, scope, fields)
+    below = ALL if settled is not None and scope.epoch <= int(settled) else 0
+    rows = []
+    for values, field, value in zip(slots, fields, found, strict=True):
+        if values.receipt is None:
+            rows.append(0)
+            continue
+        entry = None if value is None else Entry.parse(field.encode(), value)
+        if entry is None:
+            rows.append(below)
+            continue
+        refuse(entry.slot, scope.epoch, is_other=entry.fingerprint != values.receipt.fingerprint, state=entry.state)
+        rows.append(ALL if entry.is_in else entry.rows)
+    return rows
+
+
+def scope_of_group(scope: Scope, hash_slot: int) -> Scope:
+    """In a cluster, where the receipts of the rows in one hash slot stand: in that hash slot."""
+    return Scope(f"{scope.key}:{{{tags()[hash_slot]}}}", scope.generation, scope.epoch)
+
+
+def rows_of_group(connection: RedisConnection, scope: Scope, slot: int, hash_slot: int) -> int:
+    """How many rows of a slot's group are in."""
+    own = scope_of_group(scope, hash_slot)
+    settled, value = _read(connection.client_of(hash_slot), own, [own.field(slot)])
+    entry = None if value is None else Entry.parse(own.field(slot).encode(), value)
+    if entry is None:
+        return ALL if settled is not None and scope.epoch <= int(settled) else 0
+    return ALL if entry.is_in else entry.rows
+
+
+def _read(client: redis.Redis, scope: Scope, fields: Sequence[str]) -> list[bytes | None]:
+    found: Any = client.hmget(scope.key, [f"{scope.generation}/settled", *fields])
+    return list(found)
+
+
+def refuse(slot: int, epoch: int, *, is_other: bool, state: str) -> None:
+    """Raise when a receipt contradicts what is to be published."""
+    if is_other:
+        raise CheckpointRolledBack(
+            f"the receipt of slot {slot} in Redis is that of another epoch {epoch}: this checkpoint was rolled back",
+            hint="start from the checkpoint that wrote it, or from a savepoint",
+            epoch=epoch,
+        )
+    if state == "torn":
+        raise OutputLost(
+            f"Redis broke off in the middle of a script: some rows of slot {slot} are in, and nobody can say which",
+            hint="its log says why; compare the keys with the rows that are still staged, then set the receipt by hand "
+            "(docs/targets/redis.md)",
+            epoch=epoch,
+        )
+
+
+def forget_below(connection: RedisConnection, key: str, generation: Generation, below: int) -> None:
+    """See `RedisSink.forget`."""
+    client = connection.client(key)
+    connection.run(client, RAISE_WATERMARK, key, generation, below - 1)
+    ours = [entry for entry in entries(client, key) if entry.generation == generation]
+    newest = max((entry.epoch for entry in ours), default=-1)
+    old = [f"{generation}/{entry.epoch}/{entry.slot}" for entry in ours if entry.epoch < min(below, newest)]
+    for start in range(0, len(old), 1000):
+        client.hdel(key, *old[start : start + 1000])
