@@ -143,6 +143,14 @@ class EpochLost(OncewardError):
 class RowsRejected(OncewardError):
     """The epoch is decided, and the target refuses one of its rows for good. It and all later ones stay staged."""
 
+    @staticmethod
+    def hint_for(what: str) -> str:
+        """The two ways on: `what` is mended (the table, the topic), or the rows are taken out."""
+        return (
+            f"mend {what} and start again, or see the rows with `onceward poison show FILE` and take them out with "
+            "`onceward poison divert FILE --to FOLDER`; the epoch stays staged"
+        )
+
 
 class SourceDataLost(OncewardError):
     """Records that the job has not read yet are gone from its source; the message names them."""

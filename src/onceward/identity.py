@@ -70,6 +70,12 @@ def checked_name(kind: str, name: str) -> str:
     return name
 
 
+def default_sink_name(kind: str, target: str) -> str:
+    """What a sink is called unless its user names it: the kind and the target, without what no name may hold."""
+    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"{kind}:{target}")
+    return "".join(letters)[:200].strip()
+
+
 def _base36(number: int) -> str:
     text = ""
     while True:

@@ -201,7 +201,7 @@ RULES = (
         file="epoch/run_context.py",
         old="isinstance(variant, TwoPhaseCommitSink) != logged",
         new="variant is not None",
-        tests=("tests/protocol/test_either_way.py",),
+        tests=("tests/protocol/test_alternate.py",),
     ),
     Mutant(
         name="unexplained-failures-are-traced-to-a-row",

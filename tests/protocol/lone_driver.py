@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import Clock
 from onceward.epoch import EpochAssignment, Publisher, PublishLimits, RunContext, SlotAck, stage_slot

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from inspect import getmembers, isfunction
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import AnySink, Sink
 from onceward.epoch import PublishLimits
@@ -38,7 +38,7 @@ def found_by_crashes(kind: Kind) -> set[str]:
     for point in range(whole.points + 1):
         history = harness()
         history.life(CrashAt(point), behaviour)
-        early = {row["epoch"] for row in history.sinks_under_test[0].read()} - set(range(history.logs.decided() + 1))
+        early = {row["epoch"] for row in history.subjects[0].read()} - set(range(history.logs.decided() + 1))
         found |= {"early"} if early else set()
         history.release_zombies()
         try:

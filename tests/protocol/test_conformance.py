@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from casts import Screen, file_rows, same_stdout, table_rows
+from sink_cases import Screen, file_rows, same_stdout, table_rows
 
 from onceward.committers import FileCheckpointCommitter
 from onceward.sinks.files import FileSink

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import Guarantee
 from onceward.epoch import RunContext

@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from casts import CASTS, Cast, same_stdout
-from inside import inside, install_crash_points
+from crash_points import crash_points, install_crash_points
+from sink_cases import SINK_CASES, SinkCase, same_stdout
 
 from onceward.contracts import Storage
 from onceward.storage import LocalStorage
@@ -22,14 +22,14 @@ from onceward.testing.sweep import Sweep
 
 # A driver that died closes nothing.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-each_cast = pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name.replace(" ", "-"))
+each_case = pytest.mark.parametrize("case", SINK_CASES, ids=lambda case: case.name.replace(" ", "-"))
 
 
 class Worlds:
     """Makes a world per history, and lets drivers live in the last one, watched inside its sinks."""
 
-    def __init__(self, cast: Cast, root: Path, *, checkpoint_on_disk: bool) -> None:
-        self._cast, self._root = cast, root
+    def __init__(self, case: SinkCase, root: Path, *, checkpoint_on_disk: bool) -> None:
+        self._cast, self._root = case, root
         self._checkpoint_on_disk = checkpoint_on_disk
         self._numbers = count()
         self.folder = root
@@ -55,7 +55,7 @@ class Worlds:
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
         if not self._cast.on_disk:
             return harness.life(faults)
-        with inside(self.folder, faults):
+        with crash_points(self.folder, faults):
             return harness.life(faults)
 
     def sweep(self) -> Sweep:
@@ -70,17 +70,17 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.collect()
 
 
-@each_cast
+@each_case
 @pytest.mark.usefixtures("between")
-def test_a_crash_at_any_point(cast: Cast, workshop: Path, record_sweep: list[str]) -> None:
-    points = Worlds(cast, workshop, checkpoint_on_disk=True).sweep().points()
-    record_sweep.append(f"{cast.name}: {points} crash points, checkpoint on disk")
+def test_a_crash_at_any_point(case: SinkCase, workshop: Path, record_sweep: list[str]) -> None:
+    points = Worlds(case, workshop, checkpoint_on_disk=True).sweep().points()
+    record_sweep.append(f"{case.name}: {points} crash points, checkpoint on disk")
 
 
-@each_cast
+@each_case
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    cast: Cast, workshop: Path, record_sweep: list[str]
+    case: SinkCase, workshop: Path, record_sweep: list[str]
 ) -> None:
-    points, pairs = Worlds(cast, workshop, checkpoint_on_disk=False).sweep().pairs()
-    record_sweep.append(f"{cast.name}: {points} points, {pairs} ordered pairs")
+    points, pairs = Worlds(case, workshop, checkpoint_on_disk=False).sweep().pairs()
+    record_sweep.append(f"{case.name}: {points} points, {pairs} ordered pairs")

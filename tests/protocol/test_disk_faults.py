@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.errors import DamagedFile, OncewardError
 from onceward.testing import (

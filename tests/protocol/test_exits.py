@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from casts import table_rows
+from sink_cases import table_rows
 
 from onceward import errors
 from onceward.contracts import refuse_change
@@ -95,14 +95,14 @@ class Town:
         self.harness = self.job(A, B)
 
     def job(self, *sinks: SinkName, ends: tuple[int, ...] = (4, 8, 12), **more: Any) -> Harness:
-        sinks_under_test = [
+        subjects = [
             SinkUnderTest(self.kinds[name](self.targets[name], name=name), self._reader(name))
             for name in sinks or (A, B)
         ]
         return Harness(
-            *sinks_under_test,
+            *subjects,
             source=Source(ends=ends),
-            **{"storage": self.storage, "logs": self.logs, "place": "here", **more},
+            **{"storage": self.storage, "logs": self.logs, "directory_id": "here", **more},
         )
 
     def _reader(self, name: SinkName) -> Callable[[], Any]:
@@ -113,7 +113,7 @@ class Town:
 
     def context(self, harness: Harness | None = None, **more: Any) -> RunContext:
         job = harness or self.harness
-        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.directory_id}
+        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "directory_id": job.directory_id}
         return look_at(**parts, clock=job.clock, **more)[0]  # type: ignore[arg-type]
 
     def decided_and_unpublished(self) -> None:
@@ -719,7 +719,7 @@ def identity_anew(town: Town, **more: Any) -> None:
         "sinks": job.sinks,
         "storage": job.storage,
         "decisions": job.logs,
-        "place": job.directory_id,
+        "directory_id": job.directory_id,
         "clock": job.clock,
     }
     new = propose_identity(name=job.name, **parts, **more)  # type: ignore[arg-type]
@@ -958,7 +958,7 @@ def test_the_plan_shows_what_was_resolved() -> None:
     job = town.harness
 
     def steps() -> tuple[object, ...]:
-        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.directory_id}
+        parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "directory_id": job.directory_id}
         return inspect_checkpoint(**parts, clock=job.clock).steps  # type: ignore[arg-type]
 
     assert steps() == (Publish(1, slots=4, receipts=2),)

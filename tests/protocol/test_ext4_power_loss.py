@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from casts import SMALL, files, sqlite
-from inside import inside, install_crash_points
+from crash_points import crash_points, install_crash_points
+from sink_cases import SMALL, files, sqlite
 
 from onceward.recovery import start
 from onceward.spark.checkpoint import SparkLogs
@@ -47,7 +47,7 @@ def lose_power_before_every_write(image: Path) -> list[tuple[Path, str]]:
     copies.mkdir()
     with mounted(image, workshop / "disk") as folder:
         losses = PowerLosses(image, copies)
-        with inside(folder, losses):
+        with crash_points(folder, losses):
             assert isinstance(world(folder).life(losses), Finished)
         losses.take("after the end")
     return losses.taken

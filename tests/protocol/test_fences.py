@@ -85,10 +85,10 @@ def test_a_published_epoch_passes_only_with_the_barrier_that_it_was_published_wi
 def test_the_re_run_of_a_published_epoch_with_other_rows_ends_the_life_of_its_driver(kind: Kind) -> None:
     harness = job(kind)
     settled_and_undecided(harness)
-    seen = [row["id"] for row in harness.sinks_under_test[0].read()]
+    seen = [row["id"] for row in harness.subjects[0].read()]
     ending = harness.life(PausedAt("log is_committed 0", lambda: plan(harness, end=3)))
     assert isinstance(getattr(ending, "error", None), CheckpointRolledBack)
-    assert [row["id"] for row in harness.sinks_under_test[0].read()] == seen
+    assert [row["id"] for row in harness.subjects[0].read()] == seen
 
 
 @KINDS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import AnySink, Guarantee
 from onceward.identity import Generation, JobName, SinkName
@@ -60,8 +60,8 @@ def live(harness: Harness, guarantee: Guarantee, point: int | None = None) -> Cr
 
 def judge(harness: Harness, borders: list[tuple[int, Guarantee]], in_flight: set[int]) -> None:
     """Each epoch by the guarantee that it was begun under; those that no crash met, exactly once whatever was asked."""
-    (sink_under_test,) = harness.sinks_under_test
-    rows = sink_under_test.read()
+    (subject,) = harness.subjects
+    rows = subject.read()
     counts = Counter(row["id"] for row in rows)
     for epoch in range(len(harness.source.ends)):
         guarantee = next(guarantee for border, guarantee in borders if epoch <= border)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import AnySink, Guarantee
 from onceward.testing import (

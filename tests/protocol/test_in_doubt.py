@@ -1,7 +1,7 @@
 """`onceward transactions`: what it says of a transaction is what a restart does, and by hand no more is allowed."""
 
 import pytest
-from casts import SMALL
+from sink_cases import SMALL
 
 from onceward.epoch import RunContext
 from onceward.errors import ConfigurationError

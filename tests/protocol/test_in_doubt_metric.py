@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 
-from casts import SMALL
+from sink_cases import SMALL
 
 from onceward.contracts import Handle, Outcome, RetryLater
 from onceward.epoch import InDoubtSummary, Publisher, PublisherThread, PublishLimits, RunContext

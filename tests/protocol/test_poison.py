@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from casts import table_rows
+from sink_cases import table_rows
 
 from onceward.errors import ConfigurationError, RowsRejected
 from onceward.recovery import divert_poison, find_poison, look_at
@@ -49,7 +49,7 @@ def context_of(harness: Harness):  # type: ignore[no-untyped-def]
 
 
 def ids(harness: Harness) -> list[int]:
-    return sorted(int(str(row["id"])) for row in harness.sinks_under_test[0].read())
+    return sorted(int(str(row["id"])) for row in harness.subjects[0].read())
 
 
 def test_a_rejected_row_stops_the_epoch_at_once_and_is_named(harness: Harness) -> None:
@@ -73,7 +73,7 @@ def test_after_it_is_diverted_everything_else_arrives_once_and_in_order(harness:
         ending = harness.life()
     assert isinstance(ending, Finished)
     assert ids(harness) == [number for number in range(20) if number not in BAD]
-    epochs = [row["epoch"] for row in harness.sinks_under_test[0].read()]
+    epochs = [row["epoch"] for row in harness.subjects[0].read()]
     assert epochs == sorted(epochs)
 
 

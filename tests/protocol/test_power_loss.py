@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from casts import SMALL, fake
+from sink_cases import SMALL, fake
 
 from onceward.contracts import Log
 from onceward.recovery.repair import Drop, DropList, Known, PutBack, Repair, plan_repairs
@@ -96,7 +96,7 @@ def test_s74_an_epoch_whose_decision_is_torn_and_was_not_acted_on_runs_again() -
     world.logs.commits[0] = ""
     world.drain()
     assert world.problems() == []
-    assert {row["version"] for row in world.sinks_under_test[0].read() if row["epoch"] == 0} == {"life-2.1"}
+    assert {row["version"] for row in world.subjects[0].read() if row["epoch"] == 0} == {"life-2.1"}
 
 
 def test_s74_nothing_is_published_before_its_decision_is_on_the_disk() -> None:

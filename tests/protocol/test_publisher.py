@@ -42,7 +42,7 @@ def test_a_manifest_of_other_rows_than_those_that_were_decided_is_not_published(
     harness.logs.commit(0, COMMITS_ENTRY)
     with pytest.raises(CheckpointRolledBack, match="another epoch of this number"):
         publisher_of(harness).publish_decided()
-    assert harness.sinks_under_test[0].read() == []
+    assert harness.subjects[0].read() == []
     assert harness.storage.names("settled") == []
 
 
@@ -193,7 +193,7 @@ def test_at_most_once_the_committer_is_told_nothing() -> None:
     """What left before the decision is no proof of one, should the job become exactly-once."""
     harness = job(FakeWriteAheadSink, guarantee=Guarantee.AT_MOST_ONCE)
     harness.drain()
-    assert harness.sinks_under_test[0].read()
+    assert harness.subjects[0].read()
     assert target_of(harness).sent == set()
 
 

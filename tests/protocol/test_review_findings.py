@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import Guarantee
 from onceward.epoch import RunContext
@@ -97,7 +97,7 @@ def test_an_adopter_waits_for_another_one_below_it(kind: Callable[..., Any]) -> 
     higher.join(10)
     harness.drain()
     assert harness.problems() == []
-    assert {row["version"] for row in harness.sinks_under_test[0].read()} == {"life-1.1"}
+    assert {row["version"] for row in harness.subjects[0].read()} == {"life-1.1"}
 
 
 @KINDS
@@ -114,7 +114,7 @@ def test_a_backup_older_than_the_last_published_epoch_is_refused_as_a_copy_too(
     backup = deepcopy((harness.storage, harness.logs))
     harness.drain()
     restored = Harness(
-        *harness.sinks_under_test, source=harness.source, storage=backup[0], logs=backup[1], directory_id="elsewhere"
+        *harness.subjects, source=harness.source, storage=backup[0], logs=backup[1], directory_id="elsewhere"
     )
     ending = restored.life(behaviour=Behaviour(accepted=frozenset({Accept.COPY})))
     assert isinstance(ending, Failed)
@@ -137,7 +137,7 @@ def test_a_taker_that_lives_finishes_what_the_driver_it_fenced_decided(kind: Cal
     harness.life(PausedAt(at, zombie.arrive))
     harness.drain()
     assert harness.problems() == []
-    assert {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0} == {"life-2.1"}
+    assert {row["version"] for row in harness.subjects[0].read() if row["epoch"] == 0} == {"life-2.1"}
 
 
 def spark_checkpoint(folder: Path) -> DirectoryLogs:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import Hooks, Outcome, RetryLater
 from onceward.epoch import PublishLimits
@@ -47,7 +47,7 @@ def finished_cleanly(harness: Harness) -> None:
 
 
 def visible(harness: Harness) -> list[int]:
-    return sorted(row["id"] for row in harness.sinks_under_test[0].read())
+    return sorted(row["id"] for row in harness.subjects[0].read())
 
 
 @KINDS
@@ -65,7 +65,7 @@ def test_s02_crash_after_pre_commit_before_the_decision(kind: Kind) -> None:
     harness.life(DiesAt("log commit 0"))
     assert visible(harness) == []
     finished_cleanly(harness)
-    versions = {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0}
+    versions = {row["version"] for row in harness.subjects[0].read() if row["epoch"] == 0}
     assert versions == {"life-2.1"}, "it was thrown away and computed again"
 
 
@@ -75,7 +75,7 @@ def test_s03_the_decision_is_durable_and_nothing_was_told(kind: Kind) -> None:
     harness.life(DiesAt("log commit 0", after=True))
     assert visible(harness) == []
     finished_cleanly(harness)
-    versions = {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0}
+    versions = {row["version"] for row in harness.subjects[0].read() if row["epoch"] == 0}
     assert versions == {"life-1.1"}, "what was decided is what is published"
 
 
@@ -124,7 +124,7 @@ def test_s06_half_published_and_the_commit_entry_is_gone(kind: Kind) -> None:
     harness.life(DiesAt("sink two-phase commit" if kind is FakeTwoPhaseSink else "sink transactional send", after=True))
     harness.logs.forget_commit(0)
     finished_cleanly(harness)
-    versions = {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0}
+    versions = {row["version"] for row in harness.subjects[0].read() if row["epoch"] == 0}
     assert versions == {"life-1.1"}, "the target's receipt proves the decision"
 
 
@@ -305,7 +305,7 @@ def test_s21_rows_belong_to_exactly_one_epoch(kind: Kind) -> None:
     harness.life(DiesAt("log commit 1"))
     finished_cleanly(harness)
     for epoch in range(3):
-        rows = {row["id"] for row in harness.sinks_under_test[0].read() if row["epoch"] == epoch}
+        rows = {row["id"] for row in harness.subjects[0].read() if row["epoch"] == epoch}
         assert rows == set(harness.source.rows_of(epoch))
 
 
@@ -322,10 +322,7 @@ def test_s61_several_sinks_get_one_computation() -> None:
     harness = job(FakeTwoPhaseSink, FakeTransactionalSink, FakeWriteAheadSink)
     harness.life(DiesAt("sink transactional send"))
     finished_cleanly(harness)
-    seen = [
-        {(r["id"], r["version"], r["attempt"]) for r in sink_under_test.read()}
-        for sink_under_test in harness.sinks_under_test
-    ]
+    seen = [{(r["id"], r["version"], r["attempt"]) for r in subject.read()} for subject in harness.subjects]
     assert seen[0] == seen[1] == seen[2]
 
 

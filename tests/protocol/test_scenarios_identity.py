@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from casts import fake, file_rows
+from sink_cases import fake, file_rows
 
 from onceward.contracts import Guarantee
 from onceward.errors import (
@@ -105,7 +105,7 @@ def test_s33_an_executor_dies_after_pre_commit_before_its_ack(kind: Kind) -> Non
     harness.life(DiesAt("log commit 1"), lost)
     harness.drain(lost)
     assert harness.problems() == []
-    assert {row["attempt"] for row in harness.sinks_under_test[0].read() if row["slot"] == 0} <= {2, 6, 4}
+    assert {row["attempt"] for row in harness.subjects[0].read() if row["slot"] == 0} <= {2, 6, 4}
 
 
 @KINDS
@@ -343,7 +343,7 @@ def test_s44_a_sink_added_to_a_running_jobs_checkpoint_gets_the_epochs_from_then
     first, second = fake(kind, "first"), fake(kind, "second")
     harness = Harness(first, source=Source(ends=(4, 8)))
     harness.life(DiesAt("log commit 0", after=True))
-    harness.sinks_under_test = (first, second)
+    harness.subjects = (first, second)
     harness.drain()
     assert sorted(row["id"] for row in first.read()) == list(range(8))
     assert sorted(row["id"] for row in second.read()) == list(range(4, 8))
@@ -365,9 +365,9 @@ def test_s44_onceward_comes_to_a_checkpoint_that_spark_has_used_alone() -> None:
     assert "accept='adopt'" in str(error.hint)
     assert IDENTITY not in harness.storage.names(""), "a refused start leaves no trace"
     harness.drain(accepting(Accept.ADOPT))
-    assert sorted(row["id"] for row in harness.sinks_under_test[0].read()) == list(range(8, 12))
+    assert sorted(row["id"] for row in harness.subjects[0].read()) == list(range(8, 12))
     harness.drain()
-    assert sorted(row["id"] for row in harness.sinks_under_test[0].read()) == list(range(8, 12))
+    assert sorted(row["id"] for row in harness.subjects[0].read()) == list(range(8, 12))
 
 
 def test_a_plain_checkpoint_on_which_nothing_is_decided_needs_no_flag() -> None:
@@ -438,7 +438,13 @@ def test_a_dry_run_tells_of_a_checkpoint_that_only_spark_knows(kind: Kind) -> No
     harness = town.job(ends=(4, 8))
     harness.drain()
     lost = town.job(ends=(4, 8), logs=harness.logs)  # type: ignore[arg-type]
-    parts = {"sinks": lost.sinks, "storage": lost.storage, "decisions": lost.logs, "place": "here", "clock": lost.clock}
+    parts = {
+        "sinks": lost.sinks,
+        "storage": lost.storage,
+        "decisions": lost.logs,
+        "directory_id": "here",
+        "clock": lost.clock,
+    }
     plan = inspect_checkpoint(**parts, name=lost.name)  # type: ignore[arg-type]
     assert isinstance(plan.refusal, CheckpointUnknown)
     assert inspect_checkpoint(**parts, name=lost.name, accepted=frozenset({Accept.ADOPT})).refusal is None  # type: ignore[arg-type]
@@ -450,8 +456,8 @@ def test_s53_part_file_names_are_never_reused(workshop: Path) -> None:
         for generation in range(2):
             sink = FileSink(workshop / "files", format="jsonl", name="files")
             sink.check(SCHEMA, output_mode="append")
-            sink_under_test = SinkUnderTest(sink, lambda: file_rows(workshop / "files"), ordered=False)  # type: ignore[arg-type, return-value]
-            harness = Harness(sink_under_test, source=Source(ends=(4, 8)), name=name)
+            subject = SinkUnderTest(sink, lambda: file_rows(workshop / "files"), ordered=False)  # type: ignore[arg-type, return-value]
+            harness = Harness(subject, source=Source(ends=(4, 8)), name=name)
             accepted = Behaviour(accepted=frozenset({Accept.FRESH_START}) if generation else frozenset())
             harness.life(DiesAt("log commit 1"), accepted)
             harness.drain(Behaviour(lost_attempts=lambda epoch, slot: 1))

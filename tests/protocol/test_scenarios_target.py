@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from casts import fake, sqlite
+from sink_cases import fake, sqlite
 
 import onceward
 from onceward.contracts import Handle, Outcome, Receipt, RetryLater
@@ -53,7 +53,7 @@ def finished_cleanly(harness: Harness) -> None:
 
 
 def visible(harness: Harness) -> list[int]:
-    return sorted(row["id"] for row in harness.sinks_under_test[0].read())
+    return sorted(row["id"] for row in harness.subjects[0].read())
 
 
 class Forgetful(FakeTwoPhaseSink):
@@ -79,10 +79,10 @@ def test_s22_a_transaction_that_times_out_is_warned_about_and_then_named(caplog:
 
 
 def test_s52_a_prepared_transaction_that_the_target_lost_is_noticed_named_and_replayable(workshop: Path) -> None:
-    sink_under_test = fake(FakeTwoPhaseSink)
-    target = sink_under_test.sink.target  # type: ignore[union-attr]
+    subject = fake(FakeTwoPhaseSink)
+    target = subject.sink.target  # type: ignore[union-attr]
     harness = Harness(
-        sink_under_test,
+        subject,
         source=Source(ends=(4, 8, 12)),
         storage=LocalStorage(workshop / "onceward"),
         logs=DirectoryLogs(workshop),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from casts import file_rows
+from sink_cases import file_rows
 
 from onceward.contracts import Guarantee, Handle
 from onceward.errors import StagedRowsMissing, TargetUnavailable
@@ -32,7 +32,7 @@ SOURCE = Source(ends=(4, 8), keys=4)
 GUARANTEES = [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.AT_MOST_ONCE]
 
 
-def sink_under_test(kind: type[FakeTwoPhaseSink | FakeTransactionalSink | FakeWriteAheadSink]) -> SinkUnderTest:
+def subject(kind: type[FakeTwoPhaseSink | FakeTransactionalSink | FakeWriteAheadSink]) -> SinkUnderTest:
     target = MemoryTarget()
     return SinkUnderTest(kind(target), lambda: target.rows)
 
@@ -46,7 +46,7 @@ def expect_refused(harness: Harness, behaviour: Behaviour, *words: str) -> None:
     for word in (*words, "staged on"):
         assert word in str(ending.error)
     assert harness.logs.decided() == -1
-    assert all(sink_under_test.read() == [] for sink_under_test in harness.sinks_under_test)
+    assert all(subject.read() == [] for subject in harness.subjects)
     assert [line for line in harness.leftovers() if "manifests/" not in line] == []
 
 
@@ -56,7 +56,7 @@ def expect_refused(harness: Harness, behaviour: Behaviour, *words: str) -> None:
 def test_what_another_host_keeps_to_itself_fails_the_epoch_before_the_decision(
     kind: type[FakeTwoPhaseSink | FakeTransactionalSink], slots: set[int], guarantee: Guarantee
 ) -> None:
-    harness = Harness(sink_under_test(kind), source=SOURCE, guarantee=guarantee)
+    harness = Harness(subject(kind), source=SOURCE, guarantee=guarantee)
     elsewhere = SecondHost.without(harness.sinks)
     expect_refused(harness, Behaviour(runs_on=elsewhere.some(lambda epoch, slot: slot in slots)))
     if guarantee is not Guarantee.AT_MOST_ONCE:
@@ -65,7 +65,7 @@ def test_what_another_host_keeps_to_itself_fails_the_epoch_before_the_decision(
 
 
 def test_a_plain_write_ahead_sink_is_no_different() -> None:
-    harness = Harness(sink_under_test(FakeWriteAheadSink), source=SOURCE, guarantee=Guarantee.AT_LEAST_ONCE)
+    harness = Harness(subject(FakeWriteAheadSink), source=SOURCE, guarantee=Guarantee.AT_LEAST_ONCE)
     expect_refused(harness, Behaviour(runs_on=SecondHost(MemoryStorage()).some(lambda epoch, slot: True)), "wal/0/")
     harness.drain()
     assert harness.problems() == []
@@ -119,7 +119,7 @@ class ShortSighted(MemoryStorage):
 
 def test_a_segment_that_is_cut_short_is_not_whole() -> None:
     storage = ShortSighted()
-    harness = Harness(sink_under_test(FakeTransactionalSink), source=SOURCE, storage=storage)
+    harness = Harness(subject(FakeTransactionalSink), source=SOURCE, storage=storage)
     expect_refused(harness, Behaviour(), "wal/0/", "bytes")
     storage.shortened = False
     harness.drain()
@@ -131,7 +131,7 @@ def test_a_target_that_cannot_be_asked_is_no_target_that_has_it() -> None:
         def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
             raise ConnectionError("the line is cut")
 
-    harness = Harness(sink_under_test(Dumb), source=SOURCE)
+    harness = Harness(subject(Dumb), source=SOURCE)
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetUnavailable)
@@ -141,6 +141,6 @@ def test_a_target_that_cannot_be_asked_is_no_target_that_has_it() -> None:
 
 def test_a_host_that_shares_everything_is_as_good_as_the_driver() -> None:
     """Else the tests above would pass whatever the other host does."""
-    harness = Harness(sink_under_test(FakeTwoPhaseSink), sink_under_test(FakeTransactionalSink), source=SOURCE)
+    harness = Harness(subject(FakeTwoPhaseSink), subject(FakeTransactionalSink), source=SOURCE)
     harness.drain(Behaviour(runs_on=SecondHost().some(lambda epoch, slot: True)))
     assert harness.problems() == []

@@ -74,7 +74,7 @@ def test_output_that_goes_before_the_decision_does_not_bear_the_epochs_fingerpri
     assert order.context(harness.sinks[0].name, 0, 0).fingerprint == IMMEDIATE
     harness = job(FakeTwoPhaseSink, guarantee=Guarantee.AT_LEAST_ONCE)
     harness.life(DiesAt("sink two-phase commit", after=True))
-    assert harness.sinks_under_test[0].read(), "one slot went out"
+    assert harness.subjects[0].read(), "one slot went out"
     harness.drain()
     assert harness.problems() == []
 

@@ -45,19 +45,19 @@ class Town:
         self.storage, self.logs = MemoryStorage(), MemoryLogs()
 
     def job(self, *sinks: str, ends: tuple[int, ...] = (4, 8, 12), **more: Any) -> Harness:
-        sinks_under_test = [
+        subjects = [
             SinkUnderTest(FakeTwoPhaseSink(self.target, name=name), lambda: self.target.rows)
             for name in sinks or ("sink",)
         ]
-        parts = {"storage": self.storage, "logs": self.logs, "place": "here", **more}
-        return Harness(*sinks_under_test, source=Source(ends=ends), **parts)
+        parts = {"storage": self.storage, "logs": self.logs, "directory_id": "here", **more}
+        return Harness(*subjects, source=Source(ends=ends), **parts)
 
     def ids(self) -> list[int]:
         return sorted(row["id"] for row in self.target.rows)
 
 
 def context_of(job: Harness) -> RunContext:
-    parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "place": job.directory_id}
+    parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "directory_id": job.directory_id}
     return look_at(**parts, clock=job.clock)[0]  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from casts import fake, files
+from sink_cases import fake, files
 
 from onceward.contracts import Guarantee
 from onceward.epoch import Publisher, PublishLimits, orphans
@@ -46,7 +46,7 @@ with_receipts = pytest.mark.parametrize(
 
 
 def target_of(harness: Harness) -> MemoryTarget:
-    return harness.sinks_under_test[0].sink.target  # type: ignore[union-attr, no-any-return]
+    return harness.subjects[0].sink.target  # type: ignore[union-attr, no-any-return]
 
 
 def went_back(kind: Callable[..., object], *, to: int = 1, limits: PublishLimits | None = None) -> Harness:
@@ -373,15 +373,15 @@ def dry_run(harness: Harness) -> Plan:
 def test_s79_receipts_that_moved_while_an_epoch_is_unsettled_are_refused() -> None:
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("storage create settled/0"))
-    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, ReceiptsMoved)
     assert "schema a" in ending.error.message
     assert isinstance(dry_run(harness).refusal, ReceiptsMoved)
-    harness.sinks_under_test[0].sink.at = "schema a"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema a"  # type: ignore[union-attr]
     harness.life(until=0)
-    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
     harness.drain()
     assert harness.problems() == []
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import AnySink, Guarantee
 from onceward.testing import (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import Guarantee
 from onceward.epoch import Publisher, RunContext
@@ -88,7 +88,7 @@ def test_s29_a_second_driver_between_manifest_and_decision_ends_in_epoch_lost_or
     ending = harness.life()
     assert isinstance(error_of(ending), EpochLost)
     assert error_of(ending).epoch == 0  # type: ignore[attr-defined]
-    assert harness.sinks_under_test[0].read() == [], "nothing of it is visible"
+    assert harness.subjects[0].read() == [], "nothing of it is visible"
 
 
 @KINDS
@@ -111,7 +111,7 @@ def test_s29_a_driver_whose_barrier_was_written_over_does_not_decide(kind: Calla
 
     ending = harness.life(PausedAt("storage create manifests/0.0.json", another_one_plans_it))
     assert isinstance(error_of(ending), Fenced)
-    assert harness.sinks_under_test[0].read() == []
+    assert harness.subjects[0].read() == []
     harness.drain()
     assert harness.problems() == []
 
@@ -123,7 +123,7 @@ def test_s29_the_takers_output_is_published_when_its_manifest_is_complete(kind: 
     harness.life(PausedAt("log commit 0", lambda: harness.life(taker)))
     harness.drain()
     assert harness.problems() == []
-    assert {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0} == {"life-2.1"}
+    assert {row["version"] for row in harness.subjects[0].read() if row["epoch"] == 0} == {"life-2.1"}
 
 
 @KINDS
@@ -141,7 +141,7 @@ def test_s29_a_publisher_refuses_an_open_reservation_and_the_taker_aborts_nothin
     taker = PausedAt("storage create manifests/0.1.fate", zombie_decides_and_another_publishes_one_slot)
     assert isinstance(harness.life(taker), Finished)
     assert harness.problems() == []
-    assert {row["version"] for row in harness.sinks_under_test[0].read() if row["epoch"] == 0} == {"life-1.1"}
+    assert {row["version"] for row in harness.subjects[0].read() if row["epoch"] == 0} == {"life-1.1"}
 
 
 @KINDS

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from casts import fake
+from sink_cases import fake
 
 from onceward.contracts import RejectedRow, SlotValues, TryAgain, refuse_change
 from onceward.epoch import PublishLimits
@@ -51,7 +51,7 @@ class Picky(FakeTransactionalSink):
 
 def picky(**traits: Any) -> tuple[Harness, Any]:
     harness = Harness(fake(Picky), source=Source(ends=(8,)), limits=LIMITS)
-    sink: Any = harness.sinks_under_test[0].sink
+    sink: Any = harness.subjects[0].sink
     for name, value in traits.items():
         setattr(sink, name, value)
     return harness, sink
@@ -120,7 +120,7 @@ def test_a_target_that_changed_stops_the_job_at_once_and_a_start_examines_it_ane
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     harness = Harness(fake(Relying), source=Source(ends=(4, 8)))
-    sink: Any = harness.sinks_under_test[0].sink
+    sink: Any = harness.subjects[0].sink
     harness.life(DiesAt("sink transactional send 1"))
     real = Relying.target_facts
 

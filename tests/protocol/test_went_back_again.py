@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import pytest
-from casts import fake
+from sink_cases import fake
 from test_target_went_back import KEEPING, SOURCE, Movable, context_of, refusal, target_of, went_back
 
 from onceward.contracts import Guarantee, SlotValues
@@ -46,7 +46,7 @@ def test_an_at_most_once_epoch_is_not_replaced_by_its_own_announcement() -> None
 def test_receipts_that_moved_with_all_settled_are_not_missed_and_not_replayed() -> None:
     harness = Harness(fake(Movable), source=SOURCE, limits=KEEPING)
     harness.life(until=2)
-    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
     target_of(harness).receipts.clear()
     assert isinstance(harness.life(until=2), Finished)
     assert plan_replay(context_of(harness)) == []
@@ -58,7 +58,7 @@ def test_a_mirror_whose_receipts_stand_at_another_place_is_compared_all_the_same
     backup = target_of(harness).backup()
     harness.life(until=2)
     target_of(harness).restore(backup)
-    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
     assert "lacks epochs 1 to 2" in refusal(harness).message
 
 
@@ -153,7 +153,7 @@ def test_an_epoch_without_rows_is_kept_for_a_sink_that_replaces() -> None:
 def test_receipts_that_moved_under_an_epoch_that_is_not_decided_are_no_reason_to_stop() -> None:
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("log commit 1"))
-    harness.sinks_under_test[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
     harness.drain()
     assert harness.problems() == []
 

@@ -24,7 +24,7 @@ from onceward import Job, Sink
 from onceward.sinks import MySQLSink, PostgresSink
 from onceward.testing.servers import MariaDBServer, PostgresServer
 
-from .drawn import MARIADB, POSTGRES, Stream, differences, same_in_mariadb, same_in_postgres, streams
+from .random_schemas import MARIADB, POSTGRES, Stream, differences, same_in_mariadb, same_in_postgres, streams
 
 pytestmark = pytest.mark.cluster
 

@@ -159,8 +159,9 @@ def rolled_back_target(lost: Sequence[Missing], kept: frozenset[int]) -> TargetR
         f"the target no longer has what was published: {told}. It was restored, or a lagging standby took its place",
         epoch=first,
         sink=sinks[0] if len(sinks) == 1 else None,
-        hint=f"{way_out}; if the rows of one were brought in by hand, `onceward resolve epoch-is-published FILE {first}`; "
-        f"to go on without one, `onceward resolve accept-loss FILE {first}` (both take --sink)",
+        hint=f"{way_out}; if the rows of one were brought in by hand, "
+        f"`onceward resolve epoch-is-published FILE {first}`; to go on without one, "
+        f"`onceward resolve accept-loss FILE {first}` (both take --sink)",
     )
 
 

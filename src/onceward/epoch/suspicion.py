@@ -38,6 +38,5 @@ class Suspicion:
                 f"the target does not take {len(found)} of the rows; row {first.row} of slot {first.slot}: {first.why}",
                 epoch=self._epoch,
                 sink=self._sink,
-                hint="mend the target, or see the rows with `onceward poison show FILE` and take them out with "
-                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+                hint=RowsRejected.hint_for("the target"),
             ) from error

@@ -41,8 +41,8 @@ class SinkEntry:
 class Manifest:
     """The durable list of an epoch's handles, written before `foreachBatch` returns. Every epoch has one.
 
-    `immediate` marks an epoch whose rows go to the target before the decision: no receipt is written for them. `barrier`
-    is the text of the epoch's barrier, so that it can be put back if a power loss takes it.
+    `immediate` marks an epoch whose rows go to the target before the decision: no receipt is written for them.
+    `barrier` is the text of the epoch's barrier, so that it can be put back if a power loss takes it.
     """
 
     job: JobIdentity

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, Self
 
 from onceward.contracts import Storage
 from onceward.errors import DamagedFile
@@ -26,6 +26,15 @@ class SinkTotal:
     guarantee: str
     slots: int
     rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the marker, where the mechanism is called `means`."""
+        return {"means": self.mechanism, "guarantee": self.guarantee, "slots": self.slots, "rows": self.rows}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The reverse."""
+        return cls(document["means"], document["guarantee"], document["slots"], document["rows"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ class SettledLog:
                 epoch=int(document["epoch"]),
                 fingerprint=Fingerprint(document["fingerprint"]),
                 settled_at=datetime.fromisoformat(document["settled_at"]),
-                sinks={SinkName(name): SinkTotal(**total) for name, total in document["sinks"].items()},
+                sinks={SinkName(name): SinkTotal.from_json(total) for name, total in document["sinks"].items()},
                 decision=str(document.get("decision", "")),
                 manifest=Manifest.from_json(manifest, path=path) if (manifest := document.get("manifest")) else None,
             )
@@ -101,7 +110,7 @@ class SettledLog:
             "epoch": marker.epoch,
             "fingerprint": marker.fingerprint,
             "settled_at": marker.settled_at.isoformat(),
-            "sinks": {name: asdict(total) for name, total in marker.sinks.items()},
+            "sinks": {name: total.to_json() for name, total in marker.sinks.items()},
             "decision": marker.decision,
             "manifest": marker.manifest.to_json() if marker.manifest is not None else None,
         }

@@ -108,9 +108,8 @@ def open_checkpoint(
     with _failures_as_target_unavailable():
         if held := came_back(context, markers, survey.receipts, keep_receipts=keep):
             Publisher(context, limits).commit_survivors(held)
-        done = recover(
-            context, known_generations=frozenset(record.known), accepted=accepted, limits=limits, on_plan=on_plan
-        )
+        known = frozenset(record.known)
+        done = recover(context, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
     _warn_of_damage(survey)
     warn_of_strays(context)
     begun_as = record.guarantee_of

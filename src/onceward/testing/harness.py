@@ -71,7 +71,7 @@ class Behaviour:
     `lost_attempts` says how many attempts of a slot are staged whole and then thrown away before the one that counts;
     `leaves_zombie` whether another attempt lives on and writes when `Harness.zombies` is let loose; `publishes` whether
     the publisher runs after this decision (if not, a later one, or the end of the life, publishes both); `interrupts`
-    is called between the tasks of an epoch; `runs_on` gives a task its assignment as it is understood where the task runs.
+    is called between the tasks of an epoch; `runs_on` gives a task its assignment as it is understood on its host.
     """
 
     lost_attempts: Callable[[int, int], int] = lambda epoch, slot: 0
@@ -89,7 +89,7 @@ class Harness:
 
     def __init__(
         self,
-        *sinks_under_test: SinkUnderTest,
+        *subjects: SinkUnderTest,
         source: Source,
         storage: Storage | None = None,
         logs: EngineLogs | None = None,
@@ -101,7 +101,7 @@ class Harness:
         rows_in_a_batch: int = 1000,
         keep_entries: int | None = None,
     ) -> None:
-        self.sinks_under_test = sinks_under_test
+        self.subjects = subjects
         self.source = source
         self.storage: Storage = storage if storage is not None else MemoryStorage()
         self.logs: EngineLogs = logs if logs is not None else MemoryLogs()
@@ -122,7 +122,7 @@ class Harness:
     @property
     def sinks(self) -> tuple[AnySink, ...]:
         """The job's sinks, without faults."""
-        return tuple(sink_under_test.sink for sink_under_test in self.sinks_under_test)
+        return tuple(subject.sink for subject in self.subjects)
 
     def life(
         self, faults: Faults | None = None, behaviour: Behaviour | None = None, *, until: int | None = None
@@ -180,30 +180,28 @@ class Harness:
 
     def audits(self) -> dict[str, Audit]:
         """What each target has, against the source."""
-        return {
-            str(sink_under_test.sink.name): self._audit(sink_under_test) for sink_under_test in self.sinks_under_test
-        }
+        return {str(subject.sink.name): self._audit(subject) for subject in self.subjects}
 
-    def _audit(self, sink_under_test: SinkUnderTest) -> Audit:
-        unjudged = self.unjudged[sink_under_test.sink.name]
+    def _audit(self, subject: SinkUnderTest) -> Audit:
+        unjudged = self.unjudged[subject.sink.name]
         if not unjudged:
-            return audit(sink_under_test.read(), self.source.ids(), ordered=sink_under_test.ordered)
+            return audit(subject.read(), self.source.ids(), ordered=subject.ordered)
         epochs = [epoch for epoch in range(len(self.source.ends)) if epoch not in unjudged]
-        rows = [row for row in sink_under_test.read() if row["epoch"] not in unjudged]
-        return audit(rows, [i for epoch in epochs for i in self.source.rows_of(epoch)], ordered=sink_under_test.ordered)
+        rows = [row for row in subject.read() if row["epoch"] not in unjudged]
+        return audit(rows, [i for epoch in epochs for i in self.source.rows_of(epoch)], ordered=subject.ordered)
 
     def problems(self) -> list[str]:
         """Everything that contradicts what the job and its sinks promise; empty when all is well."""
         found = []
-        for sink_under_test, result in zip(self.sinks_under_test, self.audits().values(), strict=True):
-            wanted = self.guarantee if self.guarantee is not Guarantee.EXACTLY_ONCE else sink_under_test.sink.guarantee
+        for subject, result in zip(self.subjects, self.audits().values(), strict=True):
+            wanted = self.guarantee if self.guarantee is not Guarantee.EXACTLY_ONCE else subject.sink.guarantee
             kept = {
                 Guarantee.EXACTLY_ONCE: result.exactly_once,
                 Guarantee.AT_LEAST_ONCE: result.at_least_once,
                 Guarantee.AT_MOST_ONCE: result.at_most_once,
             }[wanted]
             if not kept:
-                found.append(f"{sink_under_test.sink.name}: {result}")
+                found.append(f"{subject.sink.name}: {result}")
         return found + self._versions_apart() + self.leftovers()
 
     def leftovers(self) -> list[str]:
@@ -226,13 +224,13 @@ class Harness:
 
     def _versions_apart(self) -> list[str]:
         """Sinks with an exact guarantee must show one and the same computation of an epoch."""
-        exact = [o for o in self.sinks_under_test if o.sink.guarantee is Guarantee.EXACTLY_ONCE]
+        exact = [o for o in self.subjects if o.sink.guarantee is Guarantee.EXACTLY_ONCE]
         if len(exact) < 2 or self.guarantee is not Guarantee.EXACTLY_ONCE:
             return []
         versions: defaultdict[int, set[str]] = defaultdict(set)
-        for sink_under_test in exact:
-            for row in sink_under_test.read():
-                if row["epoch"] not in self.unjudged[sink_under_test.sink.name]:
+        for subject in exact:
+            for row in subject.read():
+                if row["epoch"] not in self.unjudged[subject.sink.name]:
                     versions[row["epoch"]].add(row["version"])
         return [f"epoch {n} differs between sinks: {sorted(v)}" for n, v in versions.items() if len(v) > 1]
 

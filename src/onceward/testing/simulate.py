@@ -44,7 +44,7 @@ from onceward.testing.hosts import SecondHost
 from onceward.testing.interleave import Interleaver, Step
 from onceward.testing.watch import Story, Violation, WatchedLogs, WatchedRows, WatchedStorage, Window
 
-_CASTS: tuple[tuple[Callable[..., AnySink], ...], ...] = (
+_SINK_CASES: tuple[tuple[Callable[..., AnySink], ...], ...] = (
     (FakeTwoPhaseSink,),
     (FakeTransactionalSink,),
     (FakeSlotwiseSink,),
@@ -82,7 +82,7 @@ class Simulation:
         for _ in range(rng.randint(2, 3)):
             ends.append(ends[-1] + rng.choice((0, 2, 3, 4)))
         self.harness = Harness(
-            *(self._sink_under_test(kind) for kind in rng.choice(_CASTS)),
+            *(self._subject(kind) for kind in rng.choice(_SINK_CASES)),
             source=Source(tuple(ends[1:])),
             storage=WatchedStorage(window=self.window),
             logs=self.logs,
@@ -99,7 +99,7 @@ class Simulation:
         )
         self.backups = [target.backup() for target in self.targets]
 
-    def _sink_under_test(self, kind: Callable[..., AnySink]) -> SinkUnderTest:
+    def _subject(self, kind: Callable[..., AnySink]) -> SinkUnderTest:
         table = WatchedRows(self.logs)
         self.tables.append(table)
         self.targets.append(MemoryTarget(rows=table))
@@ -177,30 +177,24 @@ class Simulation:
 
     def _change_job(self) -> Callable[[range], None]:
         """Sometimes the job asks for less, or does without a sink, for one life; what its epochs are then."""
-        harness, sinks_under_test, drawn = (
-            self.harness,
-            self.harness.sinks_under_test,
-            self.rng.random() if self.changes_job else 1.0,
-        )
+        harness, subjects, drawn = self.harness, self.harness.subjects, self.rng.random() if self.changes_job else 1.0
         if drawn < 0.3:
             harness.guarantee = Guarantee.AT_LEAST_ONCE
 
             def back(epochs: range) -> None:
                 harness.guarantee = Guarantee.EXACTLY_ONCE
                 self.weak.update(epochs)
-                for sink_under_test in sinks_under_test:
-                    harness.unjudged[sink_under_test.sink.name].update(epochs)
+                for subject in subjects:
+                    harness.unjudged[subject.sink.name].update(epochs)
 
             return back
-        if drawn < 0.6 and len(sinks_under_test) == 2:
+        if drawn < 0.6 and len(subjects) == 2:
             without = self.rng.choice((0, 1))
-            harness.sinks_under_test = tuple(
-                sink_under_test for n, sink_under_test in enumerate(sinks_under_test) if n != without
-            )
+            harness.subjects = tuple(subject for n, subject in enumerate(subjects) if n != without)
 
             def again(epochs: range) -> None:
-                harness.sinks_under_test = sinks_under_test
-                harness.unjudged[sinks_under_test[without].sink.name].update(epochs)
+                harness.subjects = subjects
+                harness.unjudged[subjects[without].sink.name].update(epochs)
                 self.away[without].update(epochs)
 
             return again
@@ -218,10 +212,10 @@ class Simulation:
         # Drivers that fail at once do not meet: most of these are left alone by everything but each other.
         calm = Rates(crash=0.002, repeated=0.1)
         count = 3 if self.rng.random() < 0.4 else 2
-        casts = [
+        cases = [
             RandomFaults(self.rng, calm, self.late) if self.rng.random() < 0.7 else self._faults() for _ in range(count)
         ]
-        Interleaver(self.rng, crowded=crowded).run([partial(life, faults, self._behaviour()) for faults in casts])
+        Interleaver(self.rng, crowded=crowded).run([partial(life, faults, self._behaviour()) for faults in cases])
         for ending in endings:
             self._judge(ending, _ALLOWED_IN_COMPANY)
 
@@ -275,8 +269,8 @@ class Simulation:
         """The other exit: a person accepts the loss, and says so in the checkpoint."""
         proposal = propose_accept_loss(self.harness.context(), epoch=epoch)
         record(self.harness.storage, proposal, by="operator", at=self.clock.now(), because="simulated")
-        for sink_under_test in self.harness.sinks_under_test:
-            self.harness.unjudged[sink_under_test.sink.name].add(epoch)
+        for subject in self.harness.subjects:
+            self.harness.unjudged[subject.sink.name].add(epoch)
         self.given_up.add(epoch)
         self.story.gave_up = True
         self.harness.trace.append(f"the loss of epoch {epoch} is accepted")

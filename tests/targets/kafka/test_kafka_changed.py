@@ -83,7 +83,7 @@ def test_a_whole_job_ends_when_its_receipts_are_deleted_and_sends_nothing_again(
     harness = Harness(
         SinkUnderTest(workspace.sink(check=True), workspace.rows, ordered=False), source=Source(ends=(4, 8))
     )
-    sink = harness.sinks_under_test[0].sink
+    sink = harness.subjects[0].sink
     publish, epochs = sink.send_transaction, []
 
     def deleting(slots: Any, job: Any, epoch: int, timestamp: Any) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from kafka_between import inside, install_crash_points
+from kafka_crash_points import crash_points, install_crash_points
 from topics import KafkaWorkspace
 
 from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, SinkUnderTest, Source, Sweep
@@ -21,7 +21,7 @@ _worlds = itertools.count()
 
 
 @dataclass(frozen=True)
-class Cast:
+class SinkCase:
     name: str
     source: Source
     options: dict[str, Any] = field(default_factory=dict)
@@ -33,33 +33,33 @@ def fake() -> SinkUnderTest:
     return SinkUnderTest(FakeTwoPhaseSink(target), lambda: target.rows)
 
 
-WHOLE_EPOCHS = Cast("whole epochs", Source(ends=(2, 3), keys=2))
-SLOT_BY_SLOT = Cast("slot by slot", Source(ends=(4,), keys=2), {"max_rows_per_transaction": 1})
-WITH_A_TWO_PHASE_SINK = Cast("and a two-phase sink", Source(ends=(2,), keys=2), beside=fake)
-ONE_EPOCH = Cast("one epoch", Source(ends=(2,), keys=2), {"max_rows_per_transaction": 1})
+WHOLE_EPOCHS = SinkCase("whole epochs", Source(ends=(2, 3), keys=2))
+SLOT_BY_SLOT = SinkCase("slot by slot", Source(ends=(4,), keys=2), {"max_rows_per_transaction": 1})
+WITH_A_TWO_PHASE_SINK = SinkCase("and a two-phase sink", Source(ends=(2,), keys=2), beside=fake)
+ONE_EPOCH = SinkCase("one epoch", Source(ends=(2,), keys=2), {"max_rows_per_transaction": 1})
 
 
 class Worlds:
     """A world per history, and lives in it that can die inside the sink."""
 
-    def __init__(self, cast: Cast, server: KafkaServer) -> None:
-        self._cast, self._workspace = cast, KafkaWorkspace(server)
+    def __init__(self, case: SinkCase, server: KafkaServer) -> None:
+        self._cast, self._workspace = case, KafkaWorkspace(server)
         self.traces: list[list[str]] = []
 
     def world(self) -> Harness:
         self._workspace.begin_anew()
         sink = self._workspace.sink(key="key", **self._cast.options)
-        sinks_under_test = [SinkUnderTest(sink, self._workspace.rows)]
+        subjects = [SinkUnderTest(sink, self._workspace.rows)]
         if self._cast.beside is not None:
-            sinks_under_test.append(self._cast.beside())
-        harness = Harness(*sinks_under_test, source=self._cast.source, rows_in_a_batch=1, name=f"job {next(_worlds)}")
+            subjects.append(self._cast.beside())
+        harness = Harness(*subjects, source=self._cast.source, rows_in_a_batch=1, name=f"job {next(_worlds)}")
         self.traces.append(harness.trace)
         return harness
 
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
-        first, *others = harness.sinks_under_test
-        harness.sinks_under_test = (replace(first, sink=pickle.loads(pickle.dumps(first.sink))), *others)
-        with inside(faults):
+        first, *others = harness.subjects
+        harness.subjects = (replace(first, sink=pickle.loads(pickle.dumps(first.sink))), *others)
+        with crash_points(faults):
             return harness.life(faults)
 
     def sweep(self) -> Sweep:
@@ -71,13 +71,13 @@ def _between(monkeypatch: pytest.MonkeyPatch) -> None:
     install_crash_points(monkeypatch)
 
 
-@pytest.mark.parametrize("cast", [WHOLE_EPOCHS, SLOT_BY_SLOT, WITH_A_TWO_PHASE_SINK], ids=lambda cast: cast.name)
-def test_a_crash_at_any_point(cast: Cast, kafka: KafkaServer, record_sweep: list[str]) -> None:
-    worlds = Worlds(cast, kafka)
+@pytest.mark.parametrize("case", [WHOLE_EPOCHS, SLOT_BY_SLOT, WITH_A_TWO_PHASE_SINK], ids=lambda case: case.name)
+def test_a_crash_at_any_point(case: SinkCase, kafka: KafkaServer, record_sweep: list[str]) -> None:
+    worlds = Worlds(case, kafka)
     points = worlds.sweep().points()
     for call in ("init", "receipt", "commit"):
         assert any(f"kafka {call}" in line for trace in worlds.traces for line in trace), "no point inside the sink"
-    record_sweep.append(f"Kafka {cast.name}: {points} crash points")
+    record_sweep.append(f"Kafka {case.name}: {points} crash points")
 
 
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_inside_the_sink(

@@ -233,11 +233,9 @@ def mortal(kafka: KafkaServer) -> Iterator[KafkaServer]:
 def test_a_broker_that_is_killed_again_and_again_has_every_record_once(mortal: KafkaServer) -> None:
     """Scenario 51: at moments that nobody chose; it comes back with its data on the same port."""
     workspace = KafkaWorkspace(mortal)
-    sink_under_test = SinkUnderTest(workspace.sink(key="key", timeout_s=5), workspace.rows)
+    subject = SinkUnderTest(workspace.sink(key="key", timeout_s=5), workspace.rows)
     epochs = 60
-    harness = Harness(
-        sink_under_test, source=Source(ends=tuple(range(3, 3 * epochs + 1, 3)), keys=3), name="job of a mortal"
-    )
+    harness = Harness(subject, source=Source(ends=tuple(range(3, 3 * epochs + 1, 3)), keys=3), name="job of a mortal")
     done = threading.Event()
     kills = 0
 

@@ -93,13 +93,13 @@ class Stage:
 
         for user in (client, session):
             patch.setattr(user, "Producer", Stepping)
-        read = Cluster.read_ledger
+        read = Cluster.read_receipts
 
         def reading(*args: Any, **options: Any) -> Any:
             stage.step()
             return read(*args, **options)
 
-        patch.setattr(Cluster, "read_ledger", reading)
+        patch.setattr(Cluster, "read_receipts", reading)
 
     def step(self) -> None:
         if threading.get_ident() == self._who:

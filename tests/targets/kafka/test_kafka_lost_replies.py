@@ -90,8 +90,8 @@ def test_a_lost_answer_to_the_first_request_of_a_start_is_asked_again(detoured: 
 def test_a_whole_job_survives_cut_connections(detoured: KafkaWorkspace) -> None:
     """The publisher itself repeats what was cut."""
     detoured.server.detour.cut_after(END_TRANSACTION, at=4, times=6)
-    sink_under_test = SinkUnderTest(detoured.sink(key="key"), detoured.rows)
-    harness = Harness(sink_under_test, source=Source(ends=(4, 9, 15, 16), keys=3), name="job that is cut off")
+    subject = SinkUnderTest(detoured.sink(key="key"), detoured.rows)
+    harness = Harness(subject, source=Source(ends=(4, 9, 15, 16), keys=3), name="job that is cut off")
     harness.drain()
     assert harness.problems() == []
 

@@ -121,8 +121,8 @@ def sink_of(workspace: KafkaWorkspace, password: str = PASSWORD, **options: Any)
 
 
 def test_what_the_docs_list_is_enough(workspace: KafkaWorkspace) -> None:
-    sink_under_test = SinkUnderTest(sink_of(workspace, key="key"), workspace.rows)
-    harness = Harness(sink_under_test, source=Source(ends=(3, 6, 9), keys=3))
+    subject = SinkUnderTest(sink_of(workspace, key="key"), workspace.rows)
+    harness = Harness(subject, source=Source(ends=(3, 6, 9), keys=3))
     harness.drain()
     assert harness.problems() == []
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from mysql_inside import inside, install_crash_points
+from mysql_crash_points import crash_points, install_crash_points
 from mysql_workspace import MySQLWorkspace
 
 from onceward.contracts import AnySink
@@ -30,17 +30,17 @@ SMALL = Source(ends=(2, 3), keys=2)
 
 
 def append(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
-    return (sink_under_test(workspace, workspace.sink(table="appended")),)
+    return (subject(workspace, workspace.sink(table="appended")),)
 
 
 def append_by_the_other_way(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
-    return (sink_under_test(workspace, workspace.sink(table="appended").alternate),)
+    return (subject(workspace, workspace.sink(table="appended").alternate),)
 
 
 def upsert(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
     """Read from a record of all that was ever written: in the table a repetition would hide behind its key."""
     sink = workspace.sink(table="upserted", mode="upsert", keys=["id"], before_triggers="allow")
-    made = sink_under_test(workspace, sink)
+    made = subject(workspace, sink)
     if not workspace.query("SHOW TABLES LIKE 'written'"):
         workspace.query("CREATE TABLE written LIKE upserted")
         workspace.query("ALTER TABLE written DROP PRIMARY KEY")
@@ -49,36 +49,36 @@ def upsert(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
             workspace.query(
                 f"CREATE TRIGGER `{moment}` {moment} ON upserted FOR EACH ROW INSERT INTO written VALUES ({columns})"
             )
-        made = sink_under_test(workspace, sink)
+        made = subject(workspace, sink)
     return (SinkUnderTest(made.sink, lambda: workspace.rows("written")),)
 
 
-def sink_under_test(workspace: MySQLWorkspace, sink: AnySink) -> SinkUnderTest:
+def subject(workspace: MySQLWorkspace, sink: AnySink) -> SinkUnderTest:
     sink.check(SCHEMA, output_mode="append")
     return SinkUnderTest(sink, lambda: workspace.rows("appended"))
 
 
 @dataclass(frozen=True)
-class Cast:
+class SinkCase:
     name: str
     make: Callable[[MySQLWorkspace], tuple[SinkUnderTest, ...]]
 
 
-CASTS = (
-    Cast("append", append),
-    Cast("append by the other way", append_by_the_other_way),
-    Cast("upsert", upsert),
-    Cast("append and upsert", lambda workspace: append(workspace) + upsert(workspace)),
+SINK_CASES = (
+    SinkCase("append", append),
+    SinkCase("append by the other way", append_by_the_other_way),
+    SinkCase("upsert", upsert),
+    SinkCase("append and upsert", lambda workspace: append(workspace) + upsert(workspace)),
 )
-each_cast = pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name.replace(" ", "-"))
+each_case = pytest.mark.parametrize("case", SINK_CASES, ids=lambda case: case.name.replace(" ", "-"))
 
 
 class Worlds:
     """An empty target for every history, and a driver whose statements can be its last."""
 
-    def __init__(self, cast: Cast, workspace: MySQLWorkspace, folder: Path | None = None) -> None:
+    def __init__(self, case: SinkCase, workspace: MySQLWorkspace, folder: Path | None = None) -> None:
         self._workspace, self._folder = workspace, folder
-        self._outlets = cast.make(workspace)
+        self._outlets = case.make(workspace)
         self._tables = [name for (name,) in workspace.query("SHOW TABLES")]
         self._worlds = 0
 
@@ -97,7 +97,7 @@ class Worlds:
         )
 
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
-        with inside(faults):
+        with crash_points(faults):
             return harness.life(faults)
 
 
@@ -108,20 +108,20 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.collect()
 
 
-@each_cast
+@each_case
 @pytest.mark.usefixtures("between")
-def test_a_crash_at_any_point(cast: Cast, quick: MySQLWorkspace, tmp_path: Path, record_sweep: list[str]) -> None:
-    worlds = Worlds(cast, quick, tmp_path)
+def test_a_crash_at_any_point(case: SinkCase, quick: MySQLWorkspace, tmp_path: Path, record_sweep: list[str]) -> None:
+    worlds = Worlds(case, quick, tmp_path)
     points = Sweep(worlds.world, worlds.life).points()
-    record_sweep.append(f"MySQL {cast.name}: {points} crash points, checkpoint on disk")
+    record_sweep.append(f"MySQL {case.name}: {points} crash points, checkpoint on disk")
 
 
-@pytest.mark.parametrize("cast", [CASTS[0], CASTS[2]], ids=lambda cast: cast.name)
+@pytest.mark.parametrize("case", [SINK_CASES[0], SINK_CASES[2]], ids=lambda case: case.name)
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    one_in: int, cast: Cast, quick: MySQLWorkspace, record_sweep: list[str]
+    one_in: int, case: SinkCase, quick: MySQLWorkspace, record_sweep: list[str]
 ) -> None:
-    worlds = Worlds(cast, quick)
+    worlds = Worlds(case, quick)
     sweep, begin = Sweep(worlds.world, worlds.life), random.SystemRandom().randrange(one_in)
     points, pairs = sweep.pairs(sweep.some(one_in, begin))
-    record_sweep.append(f"MySQL {cast.name}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")
+    record_sweep.append(f"MySQL {case.name}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")

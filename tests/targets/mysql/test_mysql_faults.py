@@ -271,10 +271,10 @@ def deliver_epoch(sink: Any, epoch: int) -> None:
 def test_a_server_that_is_down_for_longer_than_every_retry_keeps_the_epochs_waiting(own: MySQLWorkspace) -> None:
     sinks = [appending(own), appending(own, table="upserted", mode="upsert", keys="id")]
     tables = ("`rows`", "upserted")
-    sinks_under_test = [
+    subjects = [
         SinkUnderTest(sink, lambda table=table: own.rows(table)) for sink, table in zip(sinks, tables, strict=True)
     ]
-    harness = Harness(*sinks_under_test, source=Source(ends=(4, 8)))
+    harness = Harness(*subjects, source=Source(ends=(4, 8)))
     ending = harness.life(behaviour=Behaviour(hooks=Hooks(on_decision=lambda epoch: own.server.stop())))
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, PublishFailed)

@@ -270,7 +270,7 @@ def test_what_was_prepared_before_is_published_by_a_start_that_takes_the_log(wor
     assert len(workspace.prepared()) == 2
     restarted = workspace.sink()
     assert isinstance(restarted, MySQLWriteAheadSink)
-    harness.sinks_under_test = (SinkUnderTest(restarted, workspace.rows, ordered=False),)
+    harness.subjects = (SinkUnderTest(restarted, workspace.rows, ordered=False),)
     harness.drain()
     assert harness.problems() == []
     assert workspace.prepared() == []

@@ -220,8 +220,8 @@ def test_rejected_rows_stop_the_epoch_are_named_and_after_a_diversion_the_rest_a
     sink = workspace.sink(mode="upsert", keys=["id"]) if mode == "upsert" else workspace.sink().alternate
     sink.check(ENGINE_SCHEMA, output_mode="append")
     workspace.query(f"ALTER TABLE `rows` ADD CONSTRAINT lucky CHECK (id NOT IN {BAD})")
-    sink_under_test = SinkUnderTest(sink, workspace.rows, ordered=False)
-    harness = Harness(sink_under_test, source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
+    subject = SinkUnderTest(sink, workspace.rows, ordered=False)
+    harness = Harness(subject, source=Source(ends=(12, 20), keys=3), rows_in_a_batch=4)
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, RowsRejected)

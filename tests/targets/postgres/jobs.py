@@ -35,7 +35,7 @@ class ServerErrorsAsFaults(Faults):
             raise TargetError(str(error)) from error
 
 
-def sink_under_test(place: Place, variant: str) -> SinkUnderTest:
+def subject(place: Place, variant: str) -> SinkUnderTest:
     sink = place.sink(**VARIANTS[variant]).choose()
     sink.check(SCHEMA, output_mode="append")
     return SinkUnderTest(sink, place.rows, ordered=False)
@@ -43,7 +43,7 @@ def sink_under_test(place: Place, variant: str) -> SinkUnderTest:
 
 def job(place: Place, variant: str, *ends: int, **options: Any) -> Harness:
     source = Source(ends=ends or (4, 8), keys=4)
-    return Harness(sink_under_test(place, variant), source=source, rows_in_a_batch=1, **options)
+    return Harness(subject(place, variant), source=source, rows_in_a_batch=1, **options)
 
 
 def publishing(variant: str) -> str:

@@ -62,8 +62,8 @@ _MOMENTS = (0, -1, 1, 999_999, 500_000, -(2**63) + 1, BEGINNING * US_OF_DAY, BEG
 
 def _integers(bits: int) -> Draw:
     edges = (0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), 127, 128, 32_767, 32_768)
-    inside = tuple(number for number in edges if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1))
-    return lambda random: random.choice((*inside, random.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))))
+    crash_points = tuple(number for number in edges if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1))
+    return lambda random: random.choice((*crash_points, random.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))))
 
 
 def _floats(*more: float) -> Draw:

@@ -36,7 +36,7 @@ from .jobs import (
     error_of,
     finished_cleanly,
     job,
-    sink_under_test,
+    subject,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -307,7 +307,7 @@ def test_what_was_prepared_before_the_constraint_came_is_published_by_a_start_th
     assert len(place.prepared()) == 2
     place.query(f"CREATE TABLE ~.high ({COLUMNS}, UNIQUE (id))")
     place.query("ALTER TABLE ~.rows ATTACH PARTITION ~.high FOR VALUES FROM (6) TO (100)")
-    harness.sinks_under_test = (sink_under_test(place, "two-phase"),)
+    harness.subjects = (subject(place, "two-phase"),)
     assert isinstance(harness.sinks[0], PostgresWriteAheadSink)
     finished_cleanly(harness)
     assert place.prepared() == []
@@ -444,7 +444,7 @@ def test_a_commit_of_a_prepared_transaction_has_no_statement_timeout(place: Plac
 def test_the_driver_error_of_a_locked_table_reaches_the_job(place: Place) -> None:
     harness = job(place, "two-phase", 4, 8)
     impatient = place.sink(**SHORT).choose()
-    harness.sinks_under_test = (SinkUnderTest(impatient, place.rows, ordered=False),)
+    harness.subjects = (SinkUnderTest(impatient, place.rows, ordered=False),)
     with locked(place, "rows", mode="SHARE"):
         error = within(lambda: error_of(harness, TargetUnavailable))
         assert "ShareLock" in str(error)

@@ -28,7 +28,7 @@ from .jobs import (
     finished_cleanly,
     job,
     publishing,
-    sink_under_test,
+    subject,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -205,7 +205,7 @@ def test_a_server_without_prepared_transactions_gets_rows_from_the_log_until_it_
         harness = job(place, "two-phase", 4, 8, 12)
         assert isinstance(harness.life(dies_before_publishing("write-ahead")), Crashed)
         restarted(server, max_prepared_transactions=64)
-        harness.sinks_under_test = (sink_under_test(place, "two-phase"),)
+        harness.subjects = (subject(place, "two-phase"),)
         assert isinstance(harness.sinks[0], PostgresTwoPhaseSink)
         finished_cleanly(harness)
         assert len(place.query("SELECT slot FROM ~.onceward_receipts WHERE transaction = ''")) == 2, (
@@ -217,7 +217,7 @@ def test_a_server_without_prepared_transactions_gets_rows_from_the_log_until_it_
 def test_work_that_waits_in_prepared_transactions_is_published_by_a_job_that_uses_the_log_now(place: Place) -> None:
     harness = job(place, "two-phase", 4, 8)
     assert isinstance(harness.life(dies_before_publishing("two-phase")), Crashed)
-    harness.sinks_under_test = (sink_under_test(place, "write-ahead"),)
+    harness.subjects = (subject(place, "write-ahead"),)
     assert isinstance(harness.sinks[0], PostgresWriteAheadSink)
     finished_cleanly(harness)
     assert place.prepared() == []

@@ -15,7 +15,7 @@ from onceward.testing import Faults, Finished, Harness
 from onceward.testing.servers import PostgresServer
 
 from .conftest import Place
-from .jobs import error_of, finished_cleanly, job, publishing, sink_under_test
+from .jobs import error_of, finished_cleanly, job, publishing, subject
 
 T = TypeVar("T")
 SCHEMA_NAME = "replicated"
@@ -100,7 +100,7 @@ def failed_over(pair: tuple[Place, Standby], variant: str, *, at: str, limits: P
     assert faults.fallen
     standby.promote()
     promoted = Place(standby, SCHEMA_NAME)
-    harness.sinks_under_test = (sink_under_test(promoted, variant),)
+    harness.subjects = (subject(promoted, variant),)
     return harness, promoted
 
 

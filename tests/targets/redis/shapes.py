@@ -96,7 +96,7 @@ class Shape:
             sink.check(SCHEMA, output_mode="append")
         return sink
 
-    def sink_under_test(self, url: str, reader: Reader, **options: Any) -> SinkUnderTest:
+    def subject(self, url: str, reader: Reader, **options: Any) -> SinkUnderTest:
         return SinkUnderTest(self.sink(url, **options), lambda: self.read(reader), ordered=False)
 
 

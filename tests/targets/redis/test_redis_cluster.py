@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import redis as driver
-from between import inside, install_crash_points
+from redis_crash_points import crash_points, install_crash_points
 from shapes import COUNTER, JOB, Reader, send, slot_of, write
 
 from onceward.connections.redis import hash_slot, tags
@@ -111,13 +111,11 @@ def test_a_crash_at_any_point_on_a_cluster(
         for node in cluster.nodes:
             with driver.Redis.from_url(node.url) as client:
                 client.flushall()
-        return Harness(
-            COUNTER.sink_under_test(cluster.url, cluster_reader, check=False), source=Source(ends=(4, 6), keys=2)
-        )
+        return Harness(COUNTER.subject(cluster.url, cluster_reader, check=False), source=Source(ends=(4, 6), keys=2))
 
     def life(harness: Harness, point: int | None) -> CrashAt:
         faults = CrashAt(point)
-        with inside(faults):
+        with crash_points(faults):
             ending = harness.life(faults)
         assert point is None or isinstance(ending, Crashed)
         return faults
@@ -142,10 +140,10 @@ def test_a_decision_that_is_lost_while_a_group_is_in_does_not_repeat_it(
         for node in cluster.nodes:
             with driver.Redis.from_url(node.url) as client:
                 client.flushall()
-        sink_under_test = COUNTER.sink_under_test(cluster.url, cluster_reader, check=False)
-        harness = Harness(sink_under_test, source=Source(ends=(4,), keys=2))
+        subject = COUNTER.subject(cluster.url, cluster_reader, check=False)
+        harness = Harness(subject, source=Source(ends=(4,), keys=2))
         faults = CrashAt(point)
-        with inside(faults):
+        with crash_points(faults):
             harness.life(faults)
         if not faults.dead:
             break

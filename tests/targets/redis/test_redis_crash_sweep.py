@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from between import inside, install_crash_points
+from redis_crash_points import crash_points, install_crash_points
 from shapes import COUNTER, SHAPES, Reader, Shape
 
 from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, SinkUnderTest, Source, Sweep
@@ -24,7 +24,7 @@ SEVERAL_PARTS = Source(ends=(4,), keys=2)
 
 
 @dataclass(frozen=True)
-class Cast:
+class SinkCase:
     name: str
     shape: Shape
     options: dict[str, Any] = field(default_factory=dict)
@@ -38,35 +38,33 @@ def fake() -> SinkUnderTest:
     return SinkUnderTest(FakeTwoPhaseSink(target), lambda: target.rows)
 
 
-CASTS = (
+SINK_CASES = (
     # The shapes differ only in what the script does with a row: pairs of crashes are gone through with counters.
-    *(Cast(shape.name, shape, in_pairs=shape is COUNTER) for shape in SHAPES),
-    Cast("counter-row-by-row", COUNTER, {"max_rows_per_script": 1}, SEVERAL_PARTS),
-    Cast("counter-three-rows-at-once", COUNTER, {"max_rows_per_script": 3}, SEVERAL_PARTS),
-    Cast("counter-and-a-two-phase-sink", COUNTER, beside=fake, in_pairs=False),
+    *(SinkCase(shape.name, shape, in_pairs=shape is COUNTER) for shape in SHAPES),
+    SinkCase("counter-row-by-row", COUNTER, {"max_rows_per_script": 1}, SEVERAL_PARTS),
+    SinkCase("counter-three-rows-at-once", COUNTER, {"max_rows_per_script": 3}, SEVERAL_PARTS),
+    SinkCase("counter-and-a-two-phase-sink", COUNTER, beside=fake, in_pairs=False),
 )
 
 
 class Worlds:
     """A world per history, and lives in it that can die inside the sink."""
 
-    def __init__(self, cast: Cast, server: RedisServer, reader: Reader) -> None:
-        self._cast, self._server, self._reader = cast, server, reader
+    def __init__(self, case: SinkCase, server: RedisServer, reader: Reader) -> None:
+        self._cast, self._server, self._reader = case, server, reader
         self.traces: list[list[str]] = []
 
     def world(self) -> Harness:
         self._reader.client.flushdb()
-        sinks_under_test = [
-            self._cast.shape.sink_under_test(self._server.url, self._reader, check=False, **self._cast.options)
-        ]
+        subjects = [self._cast.shape.subject(self._server.url, self._reader, check=False, **self._cast.options)]
         if self._cast.beside is not None:
-            sinks_under_test.append(self._cast.beside())
-        harness = Harness(*sinks_under_test, source=self._cast.source, rows_in_a_batch=1)
+            subjects.append(self._cast.beside())
+        harness = Harness(*subjects, source=self._cast.source, rows_in_a_batch=1)
         self.traces.append(harness.trace)
         return harness
 
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
-        with inside(faults):
+        with crash_points(faults):
             return harness.life(faults)
 
     def sweep(self) -> Sweep:
@@ -78,31 +76,31 @@ def between(monkeypatch: pytest.MonkeyPatch) -> None:
     install_crash_points(monkeypatch)
 
 
-@pytest.mark.parametrize("cast", CASTS, ids=lambda cast: cast.name)
+@pytest.mark.parametrize("case", SINK_CASES, ids=lambda case: case.name)
 @pytest.mark.usefixtures("between")
-def test_a_crash_at_any_point(cast: Cast, server: RedisServer, reader: Reader, record_sweep: list[str]) -> None:
-    worlds = Worlds(cast, server, reader)
+def test_a_crash_at_any_point(case: SinkCase, server: RedisServer, reader: Reader, record_sweep: list[str]) -> None:
+    worlds = Worlds(case, server, reader)
     points = worlds.sweep().points()
     assert any("redis EVALSHA" in line for line in worlds.traces[0]), "no point stands inside the sink"
-    record_sweep.append(f"Redis {cast.name}: {points} crash points")
+    record_sweep.append(f"Redis {case.name}: {points} crash points")
 
 
-@pytest.mark.parametrize("cast", [cast for cast in CASTS if cast.in_pairs], ids=lambda cast: cast.name)
+@pytest.mark.parametrize("case", [case for case in SINK_CASES if case.in_pairs], ids=lambda case: case.name)
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    cast: Cast, server: RedisServer, reader: Reader, record_sweep: list[str]
+    case: SinkCase, server: RedisServer, reader: Reader, record_sweep: list[str]
 ) -> None:
-    points, pairs = Worlds(cast, server, reader).sweep().pairs()
-    record_sweep.append(f"Redis {cast.name}: {points} points, {pairs} ordered pairs")
+    points, pairs = Worlds(case, server, reader).sweep().pairs()
+    record_sweep.append(f"Redis {case.name}: {points} points, {pairs} ordered pairs")
 
 
 @pytest.mark.usefixtures("between")
 def test_a_decision_that_is_lost_while_a_part_is_in_does_not_repeat_it(server: RedisServer, reader: Reader) -> None:
     """Rows of a part prove that the epoch was decided: it is finished, and not computed again (scenario 6)."""
-    cast = Cast("counter", COUNTER, {"max_rows_per_script": 1}, SEVERAL_PARTS)
+    case = SinkCase("counter", COUNTER, {"max_rows_per_script": 1}, SEVERAL_PARTS)
     tried = 0
     for point in range(1, 200, 2):
-        worlds = Worlds(cast, server, reader)
+        worlds = Worlds(case, server, reader)
         harness, faults = worlds.world(), CrashAt(point)
         worlds.life(harness, faults)
         if point > faults.points:

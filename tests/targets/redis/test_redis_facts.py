@@ -86,7 +86,7 @@ def test_a_sink_that_was_never_checked_takes_the_facts_at_its_first_use(server: 
 def test_a_job_that_ends_so_starts_again_after_the_server_was_put_right(
     server: RedisServer, reader: Reader, settings: Any
 ) -> None:
-    harness = Harness(COUNTER.sink_under_test(server.url, reader), source=Source(ends=(4, 8)))
+    harness = Harness(COUNTER.subject(server.url, reader), source=Source(ends=(4, 8)))
 
     def loosen(epoch: int) -> bool:
         if epoch == 1:

@@ -102,9 +102,7 @@ def test_a_whole_job_survives_cut_connections(server: RedisServer, reader: Reade
     source = Source(ends=(4, 9, 15, 16), keys=3)
     with Proxy(server.port) as proxy:
         proxy.cut_after(b"EVALSHA", answers=0, times=6)
-        harness = Harness(
-            COUNTER.sink_under_test(f"redis://127.0.0.1:{proxy.port}/0", reader, check=False), source=source
-        )
+        harness = Harness(COUNTER.subject(f"redis://127.0.0.1:{proxy.port}/0", reader, check=False), source=source)
         harness.drain()
         assert proxy.cuts == 4, "one for each epoch: the next try finds the receipt"
     assert harness.problems() == []

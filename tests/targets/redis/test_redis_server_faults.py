@@ -36,7 +36,7 @@ def reader_of(server: RedisServer) -> Reader:
 
 def test_a_server_killed_between_stage_and_publish_gets_every_row_once(mortal: RedisServer) -> None:
     reader = reader_of(mortal)
-    harness = Harness(COUNTER.sink_under_test(mortal.url, reader), source=Source(ends=(4, 8)))
+    harness = Harness(COUNTER.subject(mortal.url, reader), source=Source(ends=(4, 8)))
     staged_only = Behaviour(publishes=lambda epoch: False)
     mortal.kill()
     assert isinstance(harness.life(behaviour=staged_only), Failed), "recovery asks for receipts first"
@@ -69,7 +69,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(mortal: RedisServer) ->
     clock = ClockThatRepairs()
     clock.server = mortal
     reader = reader_of(mortal)
-    harness = Harness(COUNTER.sink_under_test(mortal.url, reader), source=Source(ends=(4, 8)), clock=clock)
+    harness = Harness(COUNTER.subject(mortal.url, reader), source=Source(ends=(4, 8)), clock=clock)
     gone: list[int] = []
 
     def stop_once(epoch: int) -> bool:
@@ -85,7 +85,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(mortal: RedisServer) ->
 
 def test_a_server_that_stays_away_leaves_the_epoch_staged(mortal: RedisServer) -> None:
     reader = reader_of(mortal)
-    harness = Harness(COUNTER.sink_under_test(mortal.url, reader), source=Source(ends=(4,)))
+    harness = Harness(COUNTER.subject(mortal.url, reader), source=Source(ends=(4,)))
 
     def stop(epoch: int) -> bool:
         mortal.stop()

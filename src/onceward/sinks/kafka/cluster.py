@@ -218,7 +218,7 @@ class Cluster:
         )
         return int(self._client.wait(asked[place]).offset)
 
-    def read_ledger(
+    def read_receipts(
         self, topic: str, job: JobName, sink: SinkName, *, patience_s: float, is_committed: bool = True
     ) -> Receipts:
         """Every receipt of this job's name and sink whose transaction is committed.

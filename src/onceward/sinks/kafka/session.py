@@ -21,9 +21,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from onceward.contracts import Receipt, SlotValues, TryAgain
-from onceward.errors import CheckpointRolledBack, RowsRejected, TargetRefused
-from onceward.identity import Fingerprint, JobIdentity, SinkName
+from onceward.contracts import SlotValues, TryAgain
+from onceward.errors import RowsRejected, TargetRefused
+from onceward.identity import JobIdentity, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, claim_from, claim_transactional_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
@@ -34,6 +34,7 @@ from onceward.sinks.kafka.options import Settings, driver
 from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.receipts import Receipts, Record
 from onceward.sinks.kafka.topics import Topics
+from onceward.sinks.receipts import slots_to_send
 
 _ABORT_WITHIN_S = 5.0
 _ROWS_AT_ONCE = 10_000
@@ -79,15 +80,15 @@ class Session:
             with self._client.raising_kafka_failed():
                 claim_transactional_id(self._producer, self._receipts_topic, settings.timeout_s)
             self._end_what_others_left_open()
-            self.receipts = self._read_ledger()
+            self.receipts = self._read_receipts()
             self._fence_others()
         except BaseException:
             self.close()
             raise
 
-    def _read_ledger(self, *, is_committed: bool = True) -> Receipts:
+    def _read_receipts(self, *, is_committed: bool = True) -> Receipts:
         patience_s = self._settings.transaction_timeout_s + self._settings.timeout_s
-        return self._cluster.read_ledger(
+        return self._cluster.read_receipts(
             self._receipts_topic, self.job.name, self._sink, patience_s=patience_s, is_committed=is_committed
         )
 
@@ -112,7 +113,7 @@ class Session:
         generation = self.job.generation
         while self._id not in self.receipts.ids(generation):
             self._write([self.receipts.announcement(generation, self._id)])
-            self.receipts = self._read_ledger()
+            self.receipts = self._read_receipts()
             self._fence_others()
         if others := self.receipts.ids(generation) - {self._id}:
             self._write([self.receipts.withdrawal(generation, other) for other in sorted(others)])
@@ -121,7 +122,7 @@ class Session:
     def _end_what_others_left_open(self) -> None:
         """A predecessor that died or stands still under another id would hold up the receipts until its time-out."""
         if self._cluster.is_held_up(self._receipts_topic):
-            ids = self._read_ledger(is_committed=False).ids(self.job.generation)
+            ids = self._read_receipts(is_committed=False).ids(self.job.generation)
             for other in sorted(ids - {self._id}):
                 # No more than a favour: what counts is what is read committed.
                 with contextlib.suppress(KafkaFailed, TargetRefused):
@@ -134,7 +135,7 @@ class Session:
             for other in sorted(others):
                 claim_from(other, self._settings, self._receipts_topic)
             taken |= others
-            self.receipts = self._read_ledger()
+            self.receipts = self._read_receipts()
 
     def _write(self, records: Sequence[Record]) -> None:
         """Into the topic of the receipts, together."""
@@ -156,15 +157,7 @@ class Session:
     def waiting(self, slots: Sequence[SlotValues], epoch: int) -> list[SlotValues]:
         """Those that have no receipt yet, or are to have none."""
         found = self.receipts.slots(self.job.generation, epoch)
-        is_settled = epoch <= self.receipts.settled(self.job.generation)
-        waiting = []
-        for slot in slots:
-            if slot.receipt is not None:
-                refuse_another(found.get(slot.slot), slot.receipt)
-                if slot.slot in found or is_settled:
-                    continue
-            waiting.append(slot)
-        return waiting
+        return slots_to_send(slots, found.items(), settled=self.receipts.settled(self.job.generation))
 
     def misfits(self, slot: SlotValues) -> Iterator[tuple[int, str]]:
         """The rows of a slot that their topics will not take, and why. Nothing is sent for it."""
@@ -326,20 +319,9 @@ def _thrown_away() -> tuple[int, ...]:
     return (errors._PURGE_QUEUE, errors._PURGE_INFLIGHT)
 
 
-def refuse_another(found: Fingerprint | None, receipt: Receipt) -> None:
-    """A receipt of this slot that is not for this epoch's rows tells that the checkpoint went back."""
-    if found is not None and found != receipt.fingerprint:
-        raise CheckpointRolledBack(
-            f"the receipt of slot {receipt.slot} is that of another epoch {receipt.epoch}: this checkpoint was rolled "
-            "back",
-            hint="start from the checkpoint that wrote it, or from a savepoint",
-        )
-
-
 def rejected(slot: int, row: int, why: str) -> RowsRejected:
     """One row is enough to stop; `find_rejected` names them all."""
     return RowsRejected(
         f"row {row} of slot {slot} cannot be sent: {why}",
-        hint="mend the topic, or see the rows with `onceward poison show FILE` and take them out with "
-        "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+        hint=RowsRejected.hint_for("the topic"),
     )

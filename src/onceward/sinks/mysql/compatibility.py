@@ -10,9 +10,10 @@ import pyarrow.types as pt
 from onceward.connections.mysql import quoted
 from onceward.errors import TargetRefused
 from onceward.sinks.mysql.encode import refused
-from onceward.sinks.mysql.options import Options, why_no_identifier
+from onceward.sinks.mysql.options import MODES, Options, why_no_identifier
 from onceward.sinks.mysql.receipts import RECEIPTS_KEYS
 from onceward.sinks.mysql.table import Column, Index, Server, Table, columns_as_sql, declared, has_fractions
+from onceward.sinks.output_mode import refuse_output_mode
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set"})
@@ -25,16 +26,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 def refuse_stream(schema: pa.Schema, options: Options, *, output_mode: str) -> None:
     """Raise `TargetRefused` for what can be seen without the table."""
-    if output_mode == "complete" and options.mode == "append":
-        raise TargetRefused(
-            "output mode complete gives the whole result in every epoch, and mode append would pile it up",
-            hint='use mode="replace", which exchanges the whole content of the table in every epoch',
-        )
-    if output_mode != "complete" and options.mode == "replace":
-        raise TargetRefused(
-            f"mode replace needs output mode complete; with {output_mode} an epoch is only a part of the result",
-            hint='use output_mode="complete", or mode="upsert" with keys',
-        )
+    refuse_output_mode(output_mode, options.mode, modes=MODES)
     names = [name.lower() for name in schema.names]
     doubled = [name for name in schema.names if names.count(name.lower()) > 1]
     if doubled or not schema.names:

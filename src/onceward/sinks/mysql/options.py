@@ -19,8 +19,9 @@ LENGTH = 64
 """Characters in an identifier."""
 
 _TABLE = re.compile(r"(?:(?P<database>`(?:[^`]|``)+`|[^`.]+)\.)?(?P<table>`(?:[^`]|``)+`|[^`.]+)", re.DOTALL)
+MODES = ("append", "upsert", "replace")
 _CHOICES = {
-    "mode": ("append", "upsert", "replace"),
+    "mode": MODES,
     "non_finite": ("refuse", "null"),
     "before_triggers": ("refuse", "allow"),
 }

@@ -78,7 +78,7 @@ class Readiness:
             with self.needing(session, wanted.get(table, ours), table):
                 session.execute(f"SELECT 1 FROM {table} WHERE FALSE")
 
-    def try_ledger(self, session: Session) -> None:
+    def try_receipts(self, session: Session) -> None:
         """Everything that receipts and watermarks will need. The caller rolls it back."""
         tables = (self.receipts.receipts_table, self.receipts.watermarks_table)
         job = JobIdentity(JobName("onceward check"), new_generation())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from onceward.connections.mysql import Session, literal, quoted
 from onceward.contracts import Receipt
-from onceward.identity import IMMEDIATE, Fingerprint, Generation, JobIdentity, SinkName, TransactionName, sink_digest
+from onceward.identity import Fingerprint, Generation, JobIdentity, SinkName, TransactionName, sink_digest
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
@@ -70,15 +70,14 @@ class Receipts:
         )
         return bool(found)
 
-    def fingerprints(self, session: Session, receipt: Receipt) -> list[Fingerprint]:
-        """The fingerprints under which this slot is in the target, by whichever way; those of straight output left out,
-        because they prove nothing about a decision."""
+    def slots_in(self, session: Session, job: JobIdentity, epoch: int) -> list[tuple[int, Fingerprint]]:
+        """The receipts of an epoch, by whichever variant it went in: slot and fingerprint."""
         found = session.execute(
-            f"SELECT fingerprint FROM {self.receipts_table} "
-            f"WHERE generation = {literal(receipt.generation)} AND epoch = {receipt.epoch} AND slot = {receipt.slot} "
-            f"AND job = {literal(receipt.job)} AND sink = {literal(receipt.sink)}"
+            f"SELECT slot, fingerprint FROM {self.receipts_table} "
+            f"WHERE generation = {literal(job.generation)} AND epoch = {epoch} "
+            f"AND job = {literal(job.name)} AND sink = {literal(self.sink)}"
         )
-        return [Fingerprint(fingerprint) for (fingerprint,) in found if fingerprint != IMMEDIATE]
+        return [(slot, Fingerprint(fingerprint)) for slot, fingerprint in found]
 
     def all_receipts(self, session: Session, job: JobIdentity) -> list[Receipt]:
         """Of this job's name and this sink, in every generation. None where the table is not there yet."""

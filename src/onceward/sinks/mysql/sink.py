@@ -9,7 +9,7 @@ import pyarrow as pa
 from onceward.connections.mysql import require_driver
 from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError
-from onceward.identity import JobIdentity
+from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.mysql.facts import TargetFacts
 from onceward.sinks.mysql.look import look
 from onceward.sinks.mysql.obstacles import obstacles
@@ -56,7 +56,7 @@ class MySQLSink(TemplateChoice):
         lock_timeout_s: float = 30.0,
         timeout_s: float = 600.0,
     ) -> None:
-        super().__init__(name=name if name is not None else _default_name(table))
+        super().__init__(name=name if name is not None else default_sink_name("mysql", table))
         require_driver()
         self.two_phase = two_phase
         try:
@@ -122,8 +122,3 @@ class MySQLSink(TemplateChoice):
     def __repr__(self) -> str:
         """Without the password."""
         return f"MySQLSink({str(self._options.address)!r}, table={self._options.table!r}, name={self.name!r})"
-
-
-def _default_name(table: str) -> str:
-    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"mysql:{table}")
-    return "".join(letters)[:200].strip()

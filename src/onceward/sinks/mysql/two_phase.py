@@ -126,7 +126,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             session.execute(f"XA START {name}")
             with ready.needing(session, "INSERT", self._options.target):
                 session.load(load_statement(self._options.target, schema), ())
-            ready.try_ledger(session)
+            ready.try_receipts(session)
             session.execute(f"XA END {name}")
             session.execute(f"XA ROLLBACK {name}")
 

@@ -23,7 +23,7 @@ from onceward.contracts import (
     TryAgain,
     Workload,
 )
-from onceward.errors import CheckpointRolledBack, RowsRejected
+from onceward.errors import RowsRejected
 from onceward.identity import JobIdentity
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
@@ -38,14 +38,11 @@ from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.preflight import Readiness
 from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.table import Table
+from onceward.sinks.receipts import slots_to_send
 
 log = logging.getLogger("onceward")
 
 _PRIVILEGES = {"append": "INSERT", "replace": "INSERT, DELETE", "upsert": "SELECT, INSERT, UPDATE, DELETE"}
-_HINT = (
-    "mend the table, or see the rows with `onceward poison show FILE` and take them out with "
-    "`onceward poison divert FILE --to FOLDER`; the epoch stays staged"
-)
 
 
 class MySQLWriteAheadSink(TransactionalWriteAheadSink):
@@ -80,7 +77,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                     session.execute(statement)
                 if options.mode == "replace":
                     session.execute(f"DELETE FROM {options.target} WHERE FALSE")
-            ready.try_ledger(session)
+            ready.try_receipts(session)
             session.execute("ROLLBACK")
         if not self._is_asked_for:
             says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
@@ -119,7 +116,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
         with self._options.connect() as session:
             session.execute("START TRANSACTION")
-            missing = self._missing(session, slots, job)
+            missing = self._missing(session, slots, job, checkpoint_id)
             if missing:
                 table = self._facts.confirm(session, self._schema(missing), epoch=checkpoint_id)
                 self._empty(session)
@@ -137,24 +134,12 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                     return batch.schema
         return pa.schema([])
 
-    def _missing(self, session: Session, slots: Sequence[SlotValues], job: JobIdentity) -> list[SlotValues]:
+    def _missing(self, session: Session, slots: Sequence[SlotValues], job: JobIdentity, epoch: int) -> list[SlotValues]:
         if all(slot.receipt is None for slot in slots):
             return list(slots)
         settled = self._receipts.locked_watermark(session, job)
-        return [slot for slot in slots if slot.receipt is None or not self._is_in(session, slot.receipt, settled)]
-
-    def _is_in(self, session: Session, receipt: Receipt, settled: int) -> bool:
-        """Whether the target has this slot: by its receipt, or because its epoch is not above the watermark."""
-        found = self._receipts.fingerprints(session, receipt)
-        if any(fingerprint != receipt.fingerprint for fingerprint in found):
-            raise CheckpointRolledBack(
-                f"the table's receipt of slot {receipt.slot} is that of another epoch {receipt.epoch}: "
-                "this checkpoint was rolled back",
-                hint="start from the checkpoint that wrote it, or from a savepoint",
-                epoch=receipt.epoch,
-                sink=self.name,
-            )
-        return bool(found) or receipt.epoch <= settled
+        found = self._receipts.slots_in(session, job, epoch)
+        return slots_to_send(slots, found, settled=settled)
 
     def _empty(self, session: Session) -> None:
         """For a replacement. Not TRUNCATE, which would commit what is not whole yet."""
@@ -181,7 +166,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def _rejected(self, why: str, epoch: int) -> RowsRejected:
         says = f"table {self._options.table!r} does not take a row: {why}"
-        return RowsRejected(says, epoch=epoch, sink=self.name, hint=_HINT)
+        return RowsRejected(says, epoch=epoch, sink=self.name, hint=RowsRejected.hint_for("the table"))
 
     def _write(self, session: Session, slots: Sequence[SlotValues], table: Table) -> None:
         """Into the table, or into the temporary one, which is made when the first rows tell its columns."""
@@ -205,7 +190,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         """See `TransactionalWriteAheadSink.find_rejected`."""
         with self._options.connect() as session:
             session.execute("START TRANSACTION")
-            waiting = self._missing(session, slots, job)
+            waiting = self._missing(session, slots, job, checkpoint_id)
             table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
             self._empty(session)
             for slot in waiting[:1]:

@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from onceward.connections.postgres import listed, quoted
 from onceward.errors import TargetRefused
+from onceward.sinks.output_mode import refuse_output_mode
 from onceward.sinks.postgres.catalog import Column, Table
 from onceward.sinks.postgres.encode import Wire, declared, wire_for
 from onceward.sinks.postgres.equality import keys_of
-from onceward.sinks.postgres.options import Options, TableName, wrong_name
+from onceward.sinks.postgres.options import MODES, Options, TableName, wrong_name
 
 _WITHOUT_ORDER = ("json", "xml")
 ROW = "onceward_row"
@@ -92,16 +93,7 @@ def _add_column(table: TableName, field: pa.Field) -> str:
 
 def check_stream(target: Options, schema: pa.Schema, output_mode: str) -> None:
     """Refuse what no table could mend."""
-    if (output_mode == "complete") != (target.mode == "replace") and target.mode != "upsert":
-        if output_mode == "complete":
-            raise TargetRefused(
-                "output mode complete gives the whole result in every epoch, and mode append would pile it up",
-                hint='use mode="replace", or mode="upsert" with keys',
-            )
-        raise TargetRefused(
-            f"mode replace needs output mode complete; with {output_mode} an epoch is only a part of the result",
-            hint='use output_mode="complete", or mode="upsert" with keys',
-        )
+    refuse_output_mode(output_mode, target.mode, modes=MODES)
     if not len(schema):
         raise TargetRefused("the stream has no columns", hint="select some in the query")
     named = [*target.keys, *(name for name in (target.order_by, target.deleted) if name is not None)]

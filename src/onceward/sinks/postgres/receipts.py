@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from onceward.connections.postgres import PostgresError, Session, quoted
 from onceward.contracts import Receipt, SlotContext
-from onceward.errors import CheckpointRolledBack
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, SinkName, TransactionName
 from onceward.sinks.postgres.options import RECEIPTS, WATERMARKS
 
@@ -123,8 +122,8 @@ class Receipts:
         )
         return bool(found) or name.epoch <= self.watermark(session, JobIdentity(job, name.generation), sink)
 
-    def slots_in(self, session: Session, job: JobIdentity, sink: SinkName, epoch: int) -> dict[int, Fingerprint]:
-        """The slots of a write-ahead epoch that have their receipt."""
+    def slots_in(self, session: Session, job: JobIdentity, sink: SinkName, epoch: int) -> list[tuple[int, Fingerprint]]:
+        """The receipts of a write-ahead epoch: slot and fingerprint."""
         rows = session.run(
             f"SELECT slot, fingerprint FROM {self.receipts} WHERE job = $1 AND generation = $2 AND sink = $3 "
             "AND epoch = $4 AND transaction = ''",
@@ -133,7 +132,7 @@ class Receipts:
             sink,
             epoch,
         )
-        return {slot: Fingerprint(fingerprint) for slot, fingerprint in rows}
+        return [(slot, Fingerprint(fingerprint)) for slot, fingerprint in rows]
 
     def watermark(self, session: Session, job: JobIdentity, sink: SinkName) -> int:
         """The epoch up to which receipts may be gone; -1 when none is."""
@@ -207,15 +206,3 @@ def lock(session: Session, job: JobIdentity, sink: SinkName) -> None:
         if error.sqlstate != _LOCK_TIMED_OUT:
             raise
         raise PostgresError("another driver is publishing for this job and sink", error.sqlstate) from None
-
-
-def refuse_another(found: Fingerprint | None, receipt: Receipt) -> None:
-    """A receipt of this slot that is not for this epoch's rows tells that the checkpoint went back."""
-    if found is not None and found != receipt.fingerprint:
-        raise CheckpointRolledBack(
-            f"the table's receipt of slot {receipt.slot} is that of another epoch {receipt.epoch}: "
-            "this checkpoint was rolled back",
-            hint="start from the checkpoint that wrote it, or from a savepoint",
-            epoch=receipt.epoch,
-            sink=receipt.sink,
-        )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from onceward.connections.postgres import LOCK_TIMEOUT_S, TIMEOUT_S, Address, PostgresError, require_driver
 from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError, TargetRefused
-from onceward.identity import JobIdentity
+from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.obstacles import refusal
 from onceward.sinks.postgres.obstacles import Room, ask
 from onceward.sinks.postgres.options import Options, TableName, as_names
@@ -52,7 +52,7 @@ class PostgresSink(TemplateChoice):
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        super().__init__(name=name if name is not None else _default_name(table))
+        super().__init__(name=name if name is not None else default_sink_name("postgres", table))
         require_driver()
         self.two_phase = two_phase
         try:
@@ -125,8 +125,3 @@ class PostgresSink(TemplateChoice):
         return (
             f"PostgresSink({str(self.target.address)!r}, table={str(self.target.table)!r}, mode={self.target.mode!r})"
         )
-
-
-def _default_name(table: str) -> str:
-    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"postgres:{table}")
-    return "".join(letters)[:200].strip()

@@ -31,10 +31,11 @@ from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
 from onceward.sinks.postgres.insert_only import InsertOnlyPath
 from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.preflight import check
-from onceward.sinks.postgres.receipts import Receipts, lock, refuse_another
+from onceward.sinks.postgres.receipts import Receipts, lock
 from onceward.sinks.postgres.rejected import find_rejected
 from onceward.sinks.postgres.rows import all_converted
 from onceward.sinks.postgres.upsert import Upsert
+from onceward.sinks.receipts import slots_to_send
 
 log = logging.getLogger("onceward")
 
@@ -101,15 +102,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
             return list(slots)
         found = self._receipts.slots_in(session, job, self.name, epoch)
         settled = self._receipts.watermark(session, job, self.name)
-        waiting = []
-        for slot in slots:
-            if slot.receipt is None:
-                waiting.append(slot)
-                continue
-            refuse_another(found.get(slot.slot), slot.receipt)
-            if slot.slot not in found and epoch > settled:
-                waiting.append(slot)
-        return waiting
+        return slots_to_send(slots, found, settled=settled)
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""

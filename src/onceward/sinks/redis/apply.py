@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onceward.connections.redis import RedisConnection
 from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected, TargetChanged
+from onceward.sinks.receipts import rolled_back
 from onceward.sinks.redis import commands, receipts
 from onceward.sinks.redis.cluster import Group, groups
 from onceward.sinks.redis.facts import TargetFacts
@@ -98,7 +99,7 @@ class Delivery:
             if not self._apply_part(home, [begun]):
                 return False
             if not self._apply_all(grouped):
-                # Parts of it went in that were cut otherwise: with another `max_rows_per_script`, or by a second driver.
+                # Parts of it went in that were cut otherwise: with another max_rows_per_script, or by a second driver.
                 rest = cut(rows_in=partial(receipts.rows_of_group, self.connection, self.scope, values.slot))
                 if not self._apply_all(list(rest)):
                     return False
@@ -174,6 +175,8 @@ class Delivery:
                 )
             case "changed":
                 self.facts.refuse(details[0], keeps_journal=details[1] == "1", epoch=epoch)
+            case "other":
+                raise rolled_back(int(details[0]), epoch=epoch)
             case _:
-                receipts.refuse(int(details[0]), epoch, is_other=verdict == "other", state=verdict)
+                receipts.refuse_torn(verdict, slot=int(details[0]), epoch=epoch)
         raise AssertionError(f"the script answered {verdict!r}")

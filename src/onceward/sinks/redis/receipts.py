@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 from onceward.connections.redis import RedisConnection, tags
 from onceward.contracts import SlotValues
-from onceward.errors import CheckpointRolledBack, OutputLost
+from onceward.errors import OutputLost
 from onceward.identity import Fingerprint, Generation
+from onceward.sinks.receipts import is_in
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
 
 if TYPE_CHECKING:
@@ -80,18 +81,17 @@ def rows_in(client: redis.Redis, slots: Sequence[SlotValues], scope: Scope) -> l
     """How many rows of each slot the target has; the script looks again before it writes."""
     fields = [scope.field(values.slot) for values in slots]
     settled, *found = _read(client, scope, fields)
-    below = ALL if settled is not None and scope.epoch <= int(settled) else 0
     rows = []
     for values, field, value in zip(slots, fields, found, strict=True):
-        if values.receipt is None:
-            rows.append(0)
-            continue
         entry = None if value is None else Entry.parse(field.encode(), value)
-        if entry is None:
-            rows.append(below)
-            continue
-        refuse(entry.slot, scope.epoch, is_other=entry.fingerprint != values.receipt.fingerprint, state=entry.state)
-        rows.append(ALL if entry.is_in else entry.rows)
+        proofs = [] if entry is None else [entry.fingerprint]
+        if values.receipt is None or not is_in(values.receipt, proofs, settled=_number(settled)):
+            rows.append(0)
+        elif entry is None or entry.is_in:
+            rows.append(ALL)
+        else:
+            refuse_torn(entry.state, slot=entry.slot, epoch=scope.epoch)
+            rows.append(entry.rows)
     return rows
 
 
@@ -106,7 +106,7 @@ def rows_of_group(connection: RedisConnection, scope: Scope, slot: int, hash_slo
     settled, value = _read(connection.client_of(hash_slot), own, [own.field(slot)])
     entry = None if value is None else Entry.parse(own.field(slot).encode(), value)
     if entry is None:
-        return ALL if settled is not None and scope.epoch <= int(settled) else 0
+        return ALL if scope.epoch <= _number(settled) else 0
     return ALL if entry.is_in else entry.rows
 
 
@@ -115,14 +115,8 @@ def _read(client: redis.Redis, scope: Scope, fields: Sequence[str]) -> list[byte
     return list(found)
 
 
-def refuse(slot: int, epoch: int, *, is_other: bool, state: str) -> None:
-    """Raise when a receipt contradicts what is to be published."""
-    if is_other:
-        raise CheckpointRolledBack(
-            f"the receipt of slot {slot} in Redis is that of another epoch {epoch}: this checkpoint was rolled back",
-            hint="start from the checkpoint that wrote it, or from a savepoint",
-            epoch=epoch,
-        )
+def refuse_torn(state: str, *, slot: int, epoch: int) -> None:
+    """Raise where a script broke off: nobody can say which rows of the slot are in."""
     if state == "torn":
         raise OutputLost(
             f"Redis broke off in the middle of a script: some rows of slot {slot} are in, and nobody can say which",
@@ -130,6 +124,10 @@ def refuse(slot: int, epoch: int, *, is_other: bool, state: str) -> None:
             "(docs/targets/redis.md)",
             epoch=epoch,
         )
+
+
+def _number(settled: bytes | None) -> int:
+    return -1 if settled is None else int(settled)
 
 
 def forget_below(connection: RedisConnection, key: str, generation: Generation, below: int) -> None:

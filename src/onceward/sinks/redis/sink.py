@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
 from onceward.connections.redis import RedisConnection, address, checked_url, driver, opened
 from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, Workload
-from onceward.errors import ConfigurationError, TargetRefused, attributed
-from onceward.identity import JobIdentity
+from onceward.errors import ConfigurationError, RowsRejected, TargetRefused, attributed
+from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.redis.apply import Delivery
 from onceward.sinks.redis.diagnose import diagnose
 from onceward.sinks.redis.errors import translated
@@ -64,7 +63,7 @@ class RedisSink(TransactionalWriteAheadSink):
         timeout_s: float = 30.0,
         name: str | None = None,
     ) -> None:
-        super().__init__(name=name if name is not None else _default_name(key))
+        super().__init__(name=name if name is not None else default_sink_name("redis", key))
         driver()
         try:
             self._url = checked_url(url)
@@ -167,7 +166,7 @@ class RedisSink(TransactionalWriteAheadSink):
     @contextmanager
     def _delivery(self, job: JobIdentity, epoch: int) -> Iterator[Delivery]:
         with (
-            attributed(sink=self.name, epoch=epoch, when_rejected=_MEND),
+            attributed(sink=self.name, epoch=epoch, when_rejected=RowsRejected.hint_for("the key in Redis")),
             translated(self.address),
             self._opened() as connection,
         ):
@@ -222,14 +221,3 @@ class RedisSink(TransactionalWriteAheadSink):
     def _opened(self) -> Iterator[RedisConnection]:
         with opened(self._url, self.timeout_s) as connection:
             yield connection
-
-
-_MEND = (
-    "mend the key in Redis and start again, or see the rows with `onceward poison show FILE` and take them out with "
-    "`onceward poison divert FILE --to FOLDER`; nothing of this part is in, the epoch stays staged"
-)
-
-
-def _default_name(key: Any) -> str:
-    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"redis:{key}")
-    return "".join(letters)[:200].strip()

@@ -56,8 +56,7 @@ def as_told(error: Exception, table: str, *, epoch: int, sink: str) -> Exception
                 f"table {table!r} does not take a row{where}: {error}",
                 epoch=epoch,
                 sink=sink,
-                hint="mend the table, or see the rows with `onceward poison show FILE` and take them out with "
-                "`onceward poison divert FILE --to FOLDER`; the epoch stays staged",
+                hint=RowsRejected.hint_for("the table"),
             )
         case ErrorClass.TARGET:
             return TargetChanged(

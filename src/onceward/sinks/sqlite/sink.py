@@ -19,10 +19,12 @@ import pyarrow.compute as pc
 
 from onceward.connections.sqlite import SQLiteFile
 from onceward.contracts import Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, refuse_change
-from onceward.errors import CheckpointRolledBack, ConfigurationError, TargetRefused
-from onceward.identity import Fingerprint, Generation, JobIdentity
+from onceward.errors import ConfigurationError, TargetRefused, attributed
+from onceward.identity import Fingerprint, Generation, JobIdentity, default_sink_name
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.output_mode import refuse_output_mode
+from onceward.sinks.receipts import slots_to_send
 from onceward.sinks.sqlite import compatibility as sql
 from onceward.sinks.sqlite.encode import DoesNotFit, parameters, refused
 from onceward.sinks.sqlite.errors import as_told, classify
@@ -63,7 +65,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         create_table: bool = True,
         lock_timeout_s: float = 30.0,
     ) -> None:
-        super().__init__(name=name if name is not None else _default_name(table))
+        super().__init__(name=name if name is not None else default_sink_name("sqlite", table))
         self.table = table
         self.mode = mode
         self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
@@ -98,13 +100,14 @@ class SQLiteSink(TransactionalWriteAheadSink):
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare the table with the stream; make it, and the tables for receipts, where they are missing."""
-        self._check_schema(schema, output_mode)
         try:
-            with self.file.transaction() as database:
-                for statement in _OWN_TABLES:
-                    database.execute(statement)
-                self._check_table(database, schema)
-                self._facts = facts_of(database, self.table)
+            with attributed(sink=self.name):
+                self._check_schema(schema, output_mode)
+                with self.file.transaction() as database:
+                    for statement in _OWN_TABLES:
+                        database.execute(statement)
+                    self._check_table(database, schema)
+                    self._facts = facts_of(database, self.table)
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise
@@ -113,16 +116,9 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 hint="give an SQLite file that this user may write, in a folder that exists",
                 sink=self.name,
             ) from error
-        except TargetRefused as error:
-            raise TargetRefused(error.message, hint=error.hint, sink=self.name) from None
 
     def _check_schema(self, schema: pa.Schema, output_mode: str) -> None:
-        if output_mode == "complete" and self.mode == "append":
-            raise TargetRefused(
-                "output mode complete gives the whole result in every epoch, and mode append would pile it up",
-                hint='use mode="upsert" with keys',
-                sink=self.name,
-            )
+        refuse_output_mode(output_mode, self.mode, modes=("append", "upsert"))
         folded = [sql.folded(name) for name in schema.names]
         doubled = [name for name in schema.names if folded.count(sql.folded(name)) > 1]
         if doubled or not schema.names:
@@ -166,7 +162,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
             with self.file.transaction() as database:
                 for statement in _OWN_TABLES:
                     database.execute(statement)
-                waiting = [slot for slot in slots if slot.receipt is None or not self._is_in(database, slot.receipt)]
+                waiting = self._without_receipt(database, slots, job, checkpoint_id)
                 if waiting:
                     self._refuse_change(database, checkpoint_id)
                 for slot in waiting:
@@ -188,28 +184,18 @@ class SQLiteSink(TransactionalWriteAheadSink):
             self._loose_keys = found is not None and found.ignores_some
         refuse_change(self._facts, now, epoch=epoch)
 
-    def _is_in(self, database: sqlite3.Connection, receipt: Receipt) -> bool:
-        """Whether the target has this slot: by its receipt, or because its epoch is not above the watermark."""
-        scope = (receipt.job, receipt.generation, receipt.sink)
+    def _without_receipt(
+        self, database: sqlite3.Connection, slots: Sequence[SlotValues], job: JobIdentity, epoch: int
+    ) -> list[SlotValues]:
+        scope = (job.name, job.generation, self.name)
         found = database.execute(
-            f"SELECT fingerprint FROM {RECEIPTS} "
-            "WHERE job = ? AND generation = ? AND sink = ? AND epoch = ? AND slot = ?",
-            (*scope, receipt.epoch, receipt.slot),
-        ).fetchone()
-        if found is not None and found[0] != receipt.fingerprint:
-            raise CheckpointRolledBack(
-                f"the table's receipt of slot {receipt.slot} is that of another epoch {receipt.epoch}: "
-                "this checkpoint was rolled back",
-                hint="start from the checkpoint that wrote it, or from a savepoint",
-                epoch=receipt.epoch,
-                sink=self.name,
-            )
-        if found is not None:
-            return True
+            f"SELECT slot, fingerprint FROM {RECEIPTS} WHERE job = ? AND generation = ? AND sink = ? AND epoch = ?",
+            (*scope, epoch),
+        ).fetchall()
         settled = database.execute(
             f"SELECT settled FROM {WATERMARKS} WHERE job = ? AND generation = ? AND sink = ?", scope
         ).fetchone()
-        return settled is not None and receipt.epoch <= settled[0]
+        return slots_to_send(slots, found, settled=-1 if settled is None else settled[0])
 
     def _write_slot(self, database: sqlite3.Connection, slot: SlotValues) -> None:
         try:
@@ -229,7 +215,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         with closing(self.file.connect()) as database:
             database.execute("BEGIN IMMEDIATE")
             try:
-                waiting = [s for s in slots if s.receipt is None or not self._is_in(database, s.receipt)]
+                waiting = self._without_receipt(database, slots, job, checkpoint_id)
                 self._refuse_change(database, checkpoint_id)
                 for batch in (batch for slot in waiting[:1] for batch in slot.read()):
                     # What fails even without rows is raised: no row is to blame then.
@@ -341,8 +327,3 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 f"AND epoch < (SELECT max(epoch) FROM {RECEIPTS} WHERE {where})",
                 (*scope, below, *scope),
             )
-
-
-def _default_name(table: str) -> str:
-    letters = (letter if letter.isprintable() and letter not in "/\\" else "_" for letter in f"sqlite:{table}")
-    return "".join(letters)[:200].strip()

@@ -1,6 +1,6 @@
 """Random rows into topics with random settings: what stands there is what was sent, or a row is refused by name.
 
-`ONCEWARD_SEED=123 pytest tests/targets/kafka/test_kafka_drawn.py -k replay` draws one of them again.
+`ONCEWARD_SEED=123 pytest tests/targets/kafka/test_kafka_random_schemas.py -k replay` draws one of them again.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from onceward.sinks.kafka.producer import Producer
 from onceward.testing.faults import FaultScope
 
 _living = FaultScope()
-inside = _living.inside
+crash_points = _living.crash_points
 
 
 class WatchedProducer(Producer):

@@ -14,7 +14,7 @@ from onceward.testing.faults import FaultScope
 
 _CHANGING = ("EVALSHA", "EVAL", "HDEL", "HSET", "HSETNX", "SET", "SCRIPT LOAD")
 _living = FaultScope()
-inside = _living.inside
+crash_points = _living.crash_points
 
 
 def install_crash_points(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ _living: list[tuple[Faults, list[Session]]] = []
 
 
 @contextmanager
-def inside(faults: Faults) -> Iterator[None]:
+def crash_points(faults: Faults) -> Iterator[None]:
     """Let every statement pass through `faults`; at the end all connections of this life are gone."""
     opened: list[Session] = []
     _living.append((faults, opened))

@@ -76,7 +76,7 @@ def stdout(folder: Path) -> SinkUnderTest:
 
 
 @dataclass(frozen=True)
-class Cast:
+class SinkCase:
     """One set of sinks, made anew in an empty folder for every history."""
 
     name: str
@@ -85,20 +85,20 @@ class Cast:
     source: Source = SMALL
 
 
-CASTS = (
-    Cast("fake two-phase", lambda folder: (fake(FakeTwoPhaseSink),), on_disk=False),
-    Cast("fake transactional", lambda folder: (fake(FakeTransactionalSink),), on_disk=False),
-    Cast("fake slotwise", lambda folder: (fake(FakeSlotwiseSink),), on_disk=False),
-    Cast("fake plain", lambda folder: (fake(FakeWriteAheadSink),), on_disk=False),
-    Cast("FileSink", lambda folder: (files(folder),)),
-    Cast(
+SINK_CASES = (
+    SinkCase("fake two-phase", lambda folder: (fake(FakeTwoPhaseSink),), on_disk=False),
+    SinkCase("fake transactional", lambda folder: (fake(FakeTransactionalSink),), on_disk=False),
+    SinkCase("fake slotwise", lambda folder: (fake(FakeSlotwiseSink),), on_disk=False),
+    SinkCase("fake plain", lambda folder: (fake(FakeWriteAheadSink),), on_disk=False),
+    SinkCase("FileSink", lambda folder: (files(folder),)),
+    SinkCase(
         "FileSink with two files a slot",
         lambda folder: (files(folder, max_rows_per_file=1),),
         source=Source(ends=(4,), keys=2),
     ),
-    Cast("SQLiteSink", lambda folder: (sqlite(folder),)),
-    Cast("StdoutSink", lambda folder: (stdout(folder),)),
-    Cast("FileSink and SQLiteSink", lambda folder: (files(folder), sqlite(folder))),
+    SinkCase("SQLiteSink", lambda folder: (sqlite(folder),)),
+    SinkCase("StdoutSink", lambda folder: (stdout(folder),)),
+    SinkCase("FileSink and SQLiteSink", lambda folder: (files(folder), sqlite(folder))),
 )
 
 

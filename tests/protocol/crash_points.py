@@ -21,7 +21,7 @@ _living: list[tuple[Path, Faults]] = []
 
 
 @contextmanager
-def inside(folder: Path, faults: Faults) -> Iterator[Faults]:
+def crash_points(folder: Path, faults: Faults) -> Iterator[Faults]:
     """Let everything that happens in this folder pass through `faults`."""
     _living.append((folder, faults))
     try:

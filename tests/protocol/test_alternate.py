@@ -1,7 +1,7 @@
 """A target that both templates can serve: what one start chose, the next may choose otherwise, and nothing is lost."""
 
 import pytest
-from casts import SMALL
+from sink_cases import SMALL
 
 from onceward.contracts import AnySink
 from onceward.errors import SinkMissing
@@ -31,12 +31,12 @@ def both_variants(target: MemoryTarget) -> tuple[AnySink, AnySink]:
 
 
 def world(target: MemoryTarget, sink: AnySink, source: Source = SMALL) -> Harness:
-    sink_under_test = SinkUnderTest(sink, lambda: target.rows)
-    return Harness(sink_under_test, source=source, storage=MemoryStorage(), logs=MemoryLogs(), rows_in_a_batch=1)
+    subject = SinkUnderTest(sink, lambda: target.rows)
+    return Harness(subject, source=source, storage=MemoryStorage(), logs=MemoryLogs(), rows_in_a_batch=1)
 
 
 def change_to(harness: Harness, target: MemoryTarget, sink: AnySink) -> None:
-    harness.sinks_under_test = (SinkUnderTest(sink, lambda: target.rows),)
+    harness.subjects = (SinkUnderTest(sink, lambda: target.rows),)
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["two-phase-then-log", "log-then-two-phase"])

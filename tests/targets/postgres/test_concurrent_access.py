@@ -302,9 +302,9 @@ def test_s79_receipts_in_another_schema_are_refused_while_an_epoch_is_unsettled(
     place.query("CREATE SCHEMA IF NOT EXISTS elsewhere")
     moved = place.sink(**VARIANTS[variant], receipts_schema="elsewhere").choose()
     moved.check(SCHEMA, output_mode="append")
-    before, harness.sinks_under_test = harness.sinks_under_test, (SinkUnderTest(moved, place.rows, ordered=False),)
+    before, harness.subjects = harness.subjects, (SinkUnderTest(moved, place.rows, ordered=False),)
     error = error_of(harness, ReceiptsMoved)
     assert f"schema {place.schema}" in error.message
-    harness.sinks_under_test = before
+    harness.subjects = before
     finished_cleanly(harness)
     place.query("DROP SCHEMA elsewhere CASCADE")

@@ -1,6 +1,6 @@
 """Drawn worlds: what is sent stands there, or it was refused by name; and the way from a rejection to a running job.
 
-`ONCEWARD_SEED=123 pytest tests/targets/redis/test_redis_drawn.py -k replay` plays one of them again.
+`ONCEWARD_SEED=123 pytest tests/targets/redis/test_redis_random_schemas.py -k replay` plays one of them again.
 """
 
 from __future__ import annotations

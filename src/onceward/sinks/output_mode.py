@@ -1,0 +1,20 @@
+"""Spark's output modes and what a table can do with them: one rule for every sink that has a `mode`."""
+
+from __future__ import annotations
+
+from onceward.errors import TargetRefused
+
+
+def refuse_output_mode(output_mode: str, mode: str, *, modes: tuple[str, ...]) -> None:
+    """Raise `TargetRefused` where a table in this `mode` would not become the query's result."""
+    if output_mode == "complete" and mode == "append":
+        instead = ['mode="replace"', 'mode="upsert" with keys']
+        raise TargetRefused(
+            "output mode complete gives the whole result in every epoch, and mode append would pile it up",
+            hint="use " + ", or ".join(one for one in instead if any(name in one for name in modes)),
+        )
+    if output_mode != "complete" and mode == "replace":
+        raise TargetRefused(
+            f"mode replace needs output mode complete; with {output_mode} an epoch is only a part of the result",
+            hint='use output_mode="complete", or mode="upsert" with keys',
+        )
