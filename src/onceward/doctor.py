@@ -1,4 +1,4 @@
-"""`onceward doctor`: everything that a start would trip over, found before it, each with what mends it."""
+"""`onceward doctor`: everything that a start would trip over, found before it, each with what fixes it."""
 
 from __future__ import annotations
 

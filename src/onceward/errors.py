@@ -145,9 +145,9 @@ class RowsRejected(OncewardError):
 
     @staticmethod
     def hint_for(what: str) -> str:
-        """The two ways on: `what` is mended (the table, the topic), or the rows are taken out."""
+        """The two ways on: `what` is fixed (the table, the topic), or the rows are taken out."""
         return (
-            f"mend {what} and start again, or see the rows with `onceward poison show FILE` and take them out with "
+            f"fix {what} and start again, or see the rows with `onceward poison show FILE` and take them out with "
             "`onceward poison divert FILE --to FOLDER`; the epoch stays staged"
         )
 

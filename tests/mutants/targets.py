@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 FILES = ("tests/unit/sinks/test_files.py",)
 SYNCS = ("tests/unit/test_order_of_syncs.py",)
+RULE = ("tests/unit/sinks/test_receipts.py",)
 SQLITE = ("tests/unit/sinks/test_sqlite.py",)
 COMMITTERS = ("tests/unit/committers/test_committers.py",)
 
@@ -142,7 +143,7 @@ RULES = (
         name="table-has-its-receipts",
         rule="A slot whose receipt the table has is not written again.",
         file="sinks/sqlite/sink.py",
-        old="[slot for slot in slots if slot.receipt is None or not self._is_in(database, slot.receipt)]",
+        old="slots_to_send(slots, found, settled=-1 if settled is None else settled[0])",
         new="list(slots)",
         tests=SQLITE,
     ),
@@ -157,18 +158,42 @@ RULES = (
     Mutant(
         name="receipt-of-another-epoch-is-refused",
         rule="A receipt of the same number with another fingerprint is a contradiction, not a receipt.",
-        file="sinks/sqlite/sink.py",
-        old="if found is not None and found[0] != receipt.fingerprint:",
+        file="sinks/receipts.py",
+        old="if proofs - {receipt.fingerprint}:",
         new="if False:",
-        tests=SQLITE,
+        tests=RULE,
     ),
     Mutant(
         name="watermark-stands-for-pruned-receipts",
         rule="An epoch below the target's own watermark is in, though its receipt is gone.",
-        file="sinks/sqlite/sink.py",
-        old="return settled is not None and receipt.epoch <= settled[0]",
-        new="return False",
-        tests=SQLITE,
+        file="sinks/receipts.py",
+        old="return bool(proofs) or receipt.epoch <= settled",
+        new="return bool(proofs)",
+        tests=RULE,
+    ),
+    Mutant(
+        name="a-receipt-is-a-proof",
+        rule="A slot that has its receipt is not sent again.",
+        file="sinks/receipts.py",
+        old="return bool(proofs) or receipt.epoch <= settled",
+        new="return receipt.epoch <= settled",
+        tests=RULE,
+    ),
+    Mutant(
+        name="immediate-output-is-no-proof-in-a-target",
+        rule="A receipt of output that came before the decision does not stand for the epoch.",
+        file="sinks/receipts.py",
+        old=" for fingerprint in found if fingerprint != IMMEDIATE}",
+        new=" for fingerprint in found}",
+        tests=RULE,
+    ),
+    Mutant(
+        name="what-needs-no-receipt-is-always-sent",
+        rule="A slot of an epoch that is to have no receipt is sent, whatever receipts the target holds.",
+        file="sinks/receipts.py",
+        old="if values.receipt is None or not is_in(",
+        new="if values.receipt is not None and not is_in(",
+        tests=RULE,
     ),
     Mutant(
         name="watermark-of-the-target-never-goes-down",

@@ -186,7 +186,7 @@ def called_or_imported(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "folder", ["manifest", "wal", "storage", "epoch", "recovery", "committers", "sinks", "observe"]
+    "folder", ["journal", "wal", "storage", "epoch", "recovery", "committers", "sinks", "observe"]
 )
 def test_s72_nothing_that_reads_stored_state_can_execute_it(folder: str) -> None:
     executes = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "eval", "exec", "compile", "__import__"}

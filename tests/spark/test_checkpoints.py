@@ -64,7 +64,7 @@ def test_a_driver_that_died_while_spark_wrote_its_first_barrier_is_started_again
 
 
 def test_spark_alone_refuses_to_start_then(workspace: SparkWorkspace, spark: SparkSession) -> None:
-    """If this fails, Spark has mended it, and what we do about it can go."""
+    """If this fails, Spark has fixed it, and what we do about it can go."""
     workspace.add_files(1)
     die_while_spark_writes_its_first_barrier(workspace)
     writer = workspace.stream(spark).writeStream.foreachBatch(lambda batch, epoch: None)

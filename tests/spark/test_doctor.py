@@ -1,4 +1,4 @@
-"""`onceward doctor` finds what a start would trip over, and says what mends it."""
+"""`onceward doctor` finds what a start would trip over, and says what fixes it."""
 
 from __future__ import annotations
 
@@ -61,4 +61,4 @@ def test_too_few_prepared_transactions_are_a_warning_with_the_statement_that_men
         found = list(examine(workspace.job(sinks=[sink], max_unpublished_epochs=epochs), spark))
         (room,) = [finding for finding in found if finding.about.endswith("prepared transactions")]
         assert room.severity is grade
-        assert ("ALTER SYSTEM" in (room.mend or "")) == (grade is Severity.WARNING)
+        assert ("ALTER SYSTEM" in (room.fix or "")) == (grade is Severity.WARNING)

@@ -57,7 +57,7 @@ def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float =
     deadline, never = time.monotonic() + timeout_s, threading.Event()
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {timeout_s:.0f} s in vain: {what}")
+            raise TimeoutError(f"waited {timeout_s:.0f} s for nothing: {what}")
         never.wait(0.02)
 
 

@@ -24,7 +24,7 @@ def doctor(
     target: Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check servers, permissions, tables, columns, disk and checkpoint; say what mends what is wrong. Ends with 2 if
+    """Check servers, permissions, tables, columns, disk and checkpoint; say what fixes what is wrong. Ends with 2 if
     the job would not start."""
     job = load_job(target)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -48,7 +48,7 @@ def _execute(path: Path) -> dict[str, object]:
     except Exception as error:
         raise ConfigurationError(
             f"{path} cannot be loaded: {_last_line(error, path)}{type(error).__name__}: {error}",
-            hint="mend the file; `python FILE` shows where it fails. Modules that it needs must be installed in this "
+            hint="fix the file; `python FILE` shows where it fails. Modules that it needs must be installed in this "
             "environment, or lie beside it",
         ) from error
     return vars(module)

@@ -24,5 +24,5 @@ def refuse_change(before: Mapping[str, str], now: Mapping[str, str], *, epoch: i
             f"the target is not as it was when the job started: {told}",
             epoch=epoch,
             hint="put it back, or start again: the start examines the target as it is now, and goes on or says what "
-            "to mend; nothing is lost, what is staged stays staged",
+            "to fix; nothing is lost, what is staged stays staged",
         )

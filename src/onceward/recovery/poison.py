@@ -47,7 +47,7 @@ def find_poison(context: RunContext) -> list[PoisonRow]:
 def divert_poison(context: RunContext, folder: Path) -> list[Path]:
     """Write the rejected rows to files in the folder, then record that they are left out; the files.
 
-    The files are durable before the record is. A crash between the two is mended by calling it again.
+    The files are durable before the record is. A crash between the two is fixed by calling it again.
     """
     manifest, rows = _first_unpublished(context), find_poison(context)
     if manifest is None or not rows:
@@ -66,7 +66,7 @@ def divert_poison(context: RunContext, folder: Path) -> list[Path]:
         if not Diversions(context.storage).create(Diversion(manifest.epoch, name, left_out, str(path))):
             raise ConfigurationError(
                 f"rows of epoch {manifest.epoch} were diverted before, and the target rejects others now",
-                hint="mend the target, or rewind to the epoch with rows that it takes",
+                hint="fix the target, or rewind to the epoch with rows that it takes",
                 sink=name,
             )
         written.append(path)

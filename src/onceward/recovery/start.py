@@ -190,7 +190,7 @@ def look_at(
 ) -> tuple[RunContext, IdentityRecord]:
     """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused.
 
-    `past_damage`: for whoever is about to mend what a person has said before, and which can no longer be read.
+    `past_damage`: for whoever is about to fix what a person has said before, and which can no longer be read.
     """
     record = read_identity(storage)
     if record is None:

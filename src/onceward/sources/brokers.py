@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from onceward.connections.kafka import admin_driver, driver, not_taken, said, without_secrets
 from onceward.errors import SourceUnavailable
 from onceward.sources.positions import OffsetRange, Place
 
+_USER = "KafkaSource"
 _TIMEOUT_S = 30.0
 _BETWEEN_LOOKS_S = 0.2
 
@@ -17,16 +18,17 @@ class Brokers:
     """A client for questions. `config` has librdkafka's names; none of it is ever shown."""
 
     def __init__(self, servers: str, config: Mapping[str, str], *, timeout_s: float = _TIMEOUT_S) -> None:
-        from confluent_kafka.admin import AdminClient
-
-        self._servers = servers
+        self._servers, self._config = servers, config
         self._timeout_s = timeout_s
-        self._admin = AdminClient({**config, "bootstrap.servers": servers})
+        kafka = driver(_USER)
+        try:
+            self._admin = admin_driver(_USER).AdminClient({**config, "bootstrap.servers": servers})
+        except (kafka.KafkaException, TypeError, ValueError) as error:
+            raise not_taken(error, config) from None
 
     def kept(self, places: Iterable[Place]) -> dict[Place, OffsetRange]:
         """The records that they have, for those of the partitions that exist."""
-        import confluent_kafka as kafka
-
+        kafka = driver(_USER)
         deadline = time.monotonic() + self._timeout_s
         wanted = set(places)
         while True:
@@ -36,7 +38,8 @@ class Brokers:
             except kafka.KafkaException as error:
                 if time.monotonic() > deadline:
                     raise SourceUnavailable(
-                        f"the brokers at {self._servers} do not say what they have: {error.args[0].str()}",
+                        f"the brokers at {self._servers} do not say what they have: "
+                        f"{without_secrets(said(error), self._config)}",
                         hint="start the job again when they can be reached",
                     ) from None
                 time.sleep(_BETWEEN_LOOKS_S)
@@ -49,10 +52,7 @@ class Brokers:
         return {(topic, number) for topic in topics & set(found) for number in found[topic].partitions}
 
     def _offsets(self, places: set[Place], kind: str) -> dict[Place, int]:
-        import confluent_kafka as kafka
-        from confluent_kafka import admin
-
-        specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]
+        kafka, specs = driver(_USER), admin_driver(_USER).OffsetSpec
         wanted = {kafka.TopicPartition(*place): getattr(specs, kind)() for place in places}
         asked = self._admin.list_offsets(wanted, request_timeout=self._timeout_s) if wanted else {}
         return {(place.topic, place.partition): int(future.result().offset) for place, future in asked.items()}

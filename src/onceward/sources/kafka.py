@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onceward.connections.kafka import driver
 from onceward.errors import ConfigurationError, SourceDataLost
 from onceward.sources.brokers import Brokers
 from onceward.sources.positions import OffsetRange, Place, positions
@@ -127,8 +128,7 @@ def offsets_for_monitoring(
     connected: list[Any] = []
 
     def commit(epoch: int) -> None:
-        import confluent_kafka as kafka
-
+        kafka = driver("offsets_for_monitoring")
         ends = [kafka.TopicPartition(*place, offset) for place, offset in positions(root, epoch).items()]
         if not ends:
             return

@@ -60,7 +60,7 @@ class ForgetsItsReceipts(FakeTwoPhaseSink):
 
 
 class SkipsAbort(FakeTwoPhaseSink):
-    """What was staged in vain stays for ever."""
+    """What was staged and never published stays for ever."""
 
     def abort(self, handle: Handle) -> None:
         """Do nothing."""

@@ -67,7 +67,7 @@ class Window:
         for driver, epoch in list(self.adopting):
             if driver == threading.get_ident():
                 self.adopting.discard((driver, epoch))
-                # One of several takers may wait in vain for another to write down what was decided: `EpochLost`.
+                # One of several takers may wait without end for another to write down what was decided: `EpochLost`.
                 waited = isinstance(error, EpochLost) and len(self.takers.get(epoch, ())) > 1
                 if not failed and not waited:
                     self.excused.pop(epoch, None)

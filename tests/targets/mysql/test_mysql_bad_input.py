@@ -1,4 +1,4 @@
-"""What cannot work is refused before anything moves, by name, with the statement that mends it; and tells no secret."""
+"""What cannot work is refused before anything moves, by name, with the statement that fixes it; and tells no secret."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def test_the_facts_are_short_and_name_what_the_sink_relies_on(workspace: MySQLWo
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "mend"),
+    ("sabotage", "fix"),
     [
         ("SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"),
         ("SET GLOBAL local_infile = 0", "SET GLOBAL local_infile = 1"),
@@ -338,7 +338,7 @@ def test_the_facts_are_short_and_name_what_the_sink_relies_on(workspace: MySQLWo
     ],
 )
 def test_s95_what_the_server_says_is_told_as_busy_or_as_changed_and_no_row_is_blamed(
-    workspace: MySQLWorkspace, sabotage: str, mend: str
+    workspace: MySQLWorkspace, sabotage: str, fix: str
 ) -> None:
     user = f"u_{workspace.database}@localhost"
     names = {"database": workspace.database, "user": user}
@@ -356,7 +356,7 @@ def test_s95_what_the_server_says_is_told_as_busy_or_as_changed_and_no_row_is_bl
         with pytest.raises(Exception):  # noqa: B017, PT011 (whatever it says: it names no row)
             sink.find_rejected(slots(sink), JOB, 0)  # type: ignore[union-attr]
     finally:
-        workspace.query(mend.format(**names))
+        workspace.query(fix.format(**names))
     write(sink)
     assert len(workspace.rows()) == 2
     workspace.query(f"DROP USER {user}")

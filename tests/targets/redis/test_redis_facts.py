@@ -31,7 +31,7 @@ def counter(url: str, **options: Any) -> RedisSink:
 
 
 def findings(sink: RedisSink) -> dict[str, tuple[Severity, str]]:
-    return {found.about: (found.severity, found.says + (found.mend or "")) for found in sink.diagnose(NEEDS)}
+    return {found.about: (found.severity, found.detail + (found.fix or "")) for found in sink.diagnose(NEEDS)}
 
 
 def test_the_facts_are_named_for_a_person(server: RedisServer, settings: Any) -> None:

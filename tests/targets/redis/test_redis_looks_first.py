@@ -177,7 +177,7 @@ def test_receipts_that_somebody_overwrote_are_said_to_be_so(server: RedisServer,
 def test_an_error_that_nobody_knows_is_traced_to_its_row_without_a_write(
     server: RedisServer, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The script stumbles over a row for a reason that is in no rule; halving finds it."""
+    """The script stumbles over a row for a reason that is in no rule; bisection finds it."""
     from onceward.sinks.redis import apply
 
     trap = "local function check_key(key)\n  if key == 'k:bad' then error('never heard of') end"

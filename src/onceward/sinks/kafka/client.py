@@ -11,11 +11,12 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from onceward.connections.kafka import driver, said
 from onceward.contracts import TryAgain
 from onceward.errors import TargetChanged, TargetRefused
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka.errors import UNKNOWN_TOPICS, classify, name_of
-from onceward.sinks.kafka.options import Settings, driver, said
+from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.producer import Producer
 
 T = TypeVar("T")
@@ -115,7 +116,7 @@ class Client:
             words[:] = [str(error.str())]
 
         try:
-            # What is made must not know us, who know it: nothing would end it before the next search for cycles.
+            # No reference cycle: what is made must not know us, or it would live until the garbage collector runs.
             made = kind({**config, "error_cb": note, "logger": log})
         except driver().KafkaException as error:
             raise self.failed(said(error), error.args[0].code()) from None

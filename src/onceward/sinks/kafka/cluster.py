@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from onceward.connections.kafka import admin_driver, driver
 from onceward.identity import JobName, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, log
 from onceward.sinks.kafka.limits import Topic
-from onceward.sinks.kafka.options import Settings, admin_driver, driver
+from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.receipts import Receipts
 
 BY_DEFAULT = -1
@@ -190,8 +191,8 @@ class Cluster:
         """Where the receipts end now, for `is_committed` at the first transaction that is still open, else past them
         all. A new topic gets time to come up.
 
-        One look that meets a topic without a leader waits in vain for all of its time: so the first are short. And the
-        driver, once told that a partition has no leader, believes it until it is made to ask again.
+        One look that meets a topic without a leader waits for all of its time and gets nothing: so the first are
+        short. And the driver, once told that a partition has no leader, believes it until it is made to ask again.
         """
         deadline = time.monotonic() + self._settings.timeout_s
         look_s = 1.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onceward.connections.kafka import driver
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.kafka.options import driver
 
 UNKNOWN_TOPICS = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 """Also said for a moment by a broker that does not know of a topic yet: it is looked for before the job stops."""

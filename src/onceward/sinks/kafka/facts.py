@@ -16,7 +16,7 @@ _OF_ROWS = ("cleanup.policy",)
 _OF_TIMES = ("message.timestamp.type",)
 _OF_RECEIPTS = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
 START_AGAIN = (
-    "start again: the start examines the brokers as they are now, and goes on or says what to mend; nothing is lost, "
+    "start again: the start examines the brokers as they are now, and goes on or says what to fix; nothing is lost, "
     "what is staged stays staged"
 )
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 
+from onceward.connections.kafka import Setting, driver, not_taken, shown, without_secrets
 from onceward.errors import ConfigurationError
 from onceward.identity import JobIdentity, SinkName, digest
-
-Setting = str | int | float | bool
 
 # What exactly-once rests on, or what an option of the sink says.
 _OURS = {
@@ -36,29 +34,9 @@ _OF_CONNECTIONS = re.compile(
     r"(security|sasl|ssl|enable\.ssl|enable\.sasl|https|client|socket|connections|reconnect|retry|metadata|broker|api|"
     r"resolve|debug|log)\b.*|log_level"
 )
-_SECRET = re.compile(r"password|secret|token|\.pem$|private|sasl\.oauthbearer\.config|assertion", re.IGNORECASE)
 _GIVE_UP = ("message.timeout.ms", "delivery.timeout.ms")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-_SHOWN = "***"
 _DRIVERS_MOST_BYTES = 1_000_000_000
-
-
-def driver() -> ModuleType:
-    """The client library, or a clear word that it is missing."""
-    try:
-        import confluent_kafka
-    except ImportError:
-        raise ConfigurationError(
-            "KafkaSink needs the package confluent-kafka", hint="pip install 'onceward[kafka]'"
-        ) from None
-    return confluent_kafka
-
-
-def admin_driver() -> ModuleType:
-    """The part of it that asks for topics and makes them."""
-    from confluent_kafka import admin
-
-    return admin
 
 
 @dataclass(frozen=True)
@@ -106,10 +84,7 @@ class Settings:
             # Without an address it connects to nobody.
             kafka.Producer({**self.producer("check"), "bootstrap.servers": "", "log_level": 0})
         except (kafka.KafkaException, TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"the client does not take config: {self.clean(_said(error))}",
-                hint="the names are those of librdkafka's CONFIGURATION.md",
-            ) from None
+            raise not_taken(error, self.config) from None
 
     def connection(self) -> dict[str, Setting]:
         """For every kind of client."""
@@ -160,21 +135,8 @@ class Settings:
 
     def clean(self, text: str) -> str:
         """The text without the secrets, whoever put them there."""
-        for name, value in self.config.items():
-            if _SECRET.search(name) and str(value):
-                text = text.replace(str(value), _SHOWN)
-        return text
+        return without_secrets(text, self.config)
 
     def shown(self) -> dict[str, Setting]:
         """The settings as they may be seen."""
-        return {name: _SHOWN if _SECRET.search(name) else value for name, value in self.config.items()}
-
-
-def _said(error: Exception) -> str:
-    """What the driver says, without its wrapping."""
-    first = error.args[0] if error.args else error
-    told = getattr(first, "str", None)
-    return str(told()) if callable(told) else str(first)
-
-
-said = _said
+        return shown(self.config)

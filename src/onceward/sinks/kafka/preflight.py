@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from onceward.contracts import Finding, Severity
+from onceward.connections.kafka import driver
 from onceward.errors import TargetRefused
 from onceward.identity import SinkName, digest
 from onceward.sinks.kafka.client import Client, KafkaFailed, claim_transactional_id, log
-from onceward.sinks.kafka.cluster import BY_DEFAULT, SURELY_GONE_S, Cluster, Described
-from onceward.sinks.kafka.options import Settings, driver
+from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
+from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.producer import Producer
 
 _PERMISSIONS = "docs/targets/kafka.md lists what the sink needs"
 
 
 @contextmanager
-def _failures_as_refusals(settings: Settings) -> Iterator[None]:
+def failures_as_refusals(settings: Settings) -> Iterator[None]:
+    """What the brokers do not let us see keeps the job from starting."""
     try:
         yield
     except KafkaFailed as failed:
@@ -38,7 +39,7 @@ def check(
     sink: SinkName,
 ) -> None:
     """Raise `TargetRefused` when something is missing; make what the options let us make."""
-    with _failures_as_refusals(settings):
+    with failures_as_refusals(settings):
         cluster = Cluster(settings)
         try:
             named = [name for name in (topic, receipts_topic) if name is not None]
@@ -123,42 +124,3 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
         ) from None
     finally:
         client.close()
-
-
-def diagnose(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
-    """What the topics' settings mean for what was confirmed. One that the brokers do not know is told of, too."""
-    names = list(topics)
-    with _failures_as_refusals(settings):
-        cluster = Cluster(settings)
-        try:
-            found = cluster.describe_patiently(names, SURELY_GONE_S)
-        finally:
-            cluster.close()
-    for name in names:
-        if name not in found:
-            yield Finding(f"topic {name}", Severity.ERROR, "it is not there", "start the job, or make it")
-    for name, described in found.items():
-        yield _copies(name, described)
-        if described.config.get("unclean.leader.election.enable") == "true":
-            yield Finding(
-                f"topic {name}",
-                Severity.WARNING,
-                "a broker that lags behind may become its leader: records and receipts that were confirmed can vanish",
-                f"kafka-configs --alter --topic {name} --add-config unclean.leader.election.enable=false",
-            )
-        if described.topic.max_bytes is None:
-            yield Finding(
-                f"topic {name}",
-                Severity.WARNING,
-                "its max.message.bytes may not be seen, so records are taken to be limited to 1,000,000 bytes",
-                f"allow DESCRIBE_CONFIGS on topic {name}",
-            )
-
-
-def _copies(name: str, described: Described) -> Finding:
-    in_sync = int(described.config.get("min.insync.replicas", "1"))
-    detail = f"{described.topic.partitions} partitions, {described.replicas} copies, at least {in_sync} in sync"
-    if described.replicas > 1 and in_sync > 1:
-        return Finding(f"topic {name}", Severity.OK, detail)
-    fix = "3 copies and min.insync.replicas=2 let a broker's disk be lost"
-    return Finding(f"topic {name}", Severity.WARNING, f"{detail}: what one broker loses is lost", fix)

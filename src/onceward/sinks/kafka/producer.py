@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from onceward.connections.kafka import Setting, driver
 from onceward.sinks.kafka.encode import Header, Records
 from onceward.sinks.kafka.library import (
     ANY_PARTITION,
@@ -42,7 +43,6 @@ from onceward.sinks.kafka.library import (
     OnLog,
     library,
 )
-from onceward.sinks.kafka.options import Setting, driver
 
 _POLL_S = 0.01
 _REASON_BYTES = 512

@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from onceward.connections.kafka import driver
 from onceward.contracts import SlotValues, TryAgain
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.identity import JobIdentity, SinkName
@@ -30,7 +31,7 @@ from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.encode import Records, records_of
 from onceward.sinks.kafka.facts import TargetFacts
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, misfits
-from onceward.sinks.kafka.options import Settings, driver
+from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.receipts import Receipts, Record
 from onceward.sinks.kafka.topics import Topics

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 
+from onceward.connections.kafka import Setting, driver
 from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, Workload
 from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
@@ -23,10 +24,11 @@ from onceward.sinks.kafka import preflight
 from onceward.sinks.kafka.client import KafkaFailed, Passing, judged
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
+from onceward.sinks.kafka.diagnose import diagnose
 from onceward.sinks.kafka.errors import classify
 from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, is_name
-from onceward.sinks.kafka.options import Setting, Settings, driver
+from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.rejected import search
 from onceward.sinks.kafka.session import Session, SmallerBatches, rejected
 
@@ -139,7 +141,7 @@ class KafkaSink(TransactionalWriteAheadSink):
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
         topics = [name for name in (self.choice.topic, self.receipts_topic) if name is not None]
-        return preflight.diagnose(self.settings, topics)
+        return diagnose(self.settings, topics)
 
     # --- publish --------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def changed(error: MySQLError, options: Options, *, sink: str, epoch: int | None
         epoch=epoch,
         sink=sink,
         hint="put it back, or start again: the start examines the table as it is now, and goes on or says what to "
-        "mend; nothing is lost, what is staged stays staged",
+        "fix; nothing is lost, what is staged stays staged",
     )
 
 

@@ -67,7 +67,7 @@ def _refuse_field(field: pa.Field, options: Options) -> None:
 
 
 def refuse_table(table: Table, options: Options, schema: pa.Schema, server: Server) -> None:
-    """Raise `TargetRefused`, with the statement that mends it, when these columns do not fit the table."""
+    """Raise `TargetRefused`, with the statement that fixes it, when these columns do not fit the table."""
     target = options.target
     if "VIEW" in table.kind:
         raise TargetRefused(f"{options.table!r} is a view", hint="name the table behind it")

@@ -92,8 +92,8 @@ class Loader:
             if classify(MySQLError(int(code), text)) is ErrorClass.TARGET:
                 return MySQLError(int(code), text)
         reason = "; ".join(text for _, _, text in said) or f"it took {stored} of {rows} rows"
-        return self._refused(reason, f"rows are counted from row {first} of the slot; mend the value in the query")
+        return self._refused(reason, f"rows are counted from row {first} of the slot; fix the value in the query")
 
     def _refused(self, why: str, hint: str) -> RowRefused:
         where = f"table {self._options.table!r} does not take a row of slot {self._slot} as it is"
-        return RowRefused(f"{where}: {why}", hint=f"{hint}, or mend the table")
+        return RowRefused(f"{where}: {why}", hint=f"{hint}, or fix the table")

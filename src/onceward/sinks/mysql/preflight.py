@@ -1,7 +1,7 @@
 """Before the start: does the server allow all that staging, publishing and recovery will need?
 
 What can be tried is tried, with no row and in a transaction that is rolled back; what is missing is named with the
-statement that mends it.
+statement that fixes it.
 """
 
 from __future__ import annotations

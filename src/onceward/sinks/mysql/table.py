@@ -1,4 +1,4 @@
-"""A table as the server describes it, the server itself, and the statements that make a table and mend it."""
+"""A table as the server describes it, the server itself, and the statements that make a table and fix it."""
 
 from __future__ import annotations
 

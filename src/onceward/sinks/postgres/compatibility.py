@@ -92,7 +92,7 @@ def _add_column(table: TableName, field: pa.Field) -> str:
 
 
 def check_stream(target: Options, schema: pa.Schema, output_mode: str) -> None:
-    """Refuse what no table could mend."""
+    """Refuse what no table could fix."""
     refuse_output_mode(output_mode, target.mode, modes=MODES)
     if not len(schema):
         raise TargetRefused("the stream has no columns", hint="select some in the query")

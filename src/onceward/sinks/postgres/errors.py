@@ -79,7 +79,7 @@ def as_told(error: Exception, table: str, *, epoch: int, sink: str | None = None
                 f"{table} is not as it was when the job started: {error}",
                 epoch=epoch,
                 sink=sink,
-                hint="put it back, then start again: the start examines the table, and says what to mend. If a trigger "
+                hint="put it back, then start again: the start examines the table, and says what to fix. If a trigger "
                 "says so for single rows, `onceward poison show FILE` names them. The epoch stays staged",
             )
         case ErrorClass.UNKNOWN:

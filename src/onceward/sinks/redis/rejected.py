@@ -2,7 +2,7 @@
 
 The rules are those of `pack` and of the checks in `scripts`: a counter must be able to hold what stands in it after
 each row, so that what is left can be added in parts of any size. At the end the script itself tries the rest, and
-writes nothing: an error that is in no rule is traced to its row by halving.
+writes nothing: an error that is in no rule is traced to its row by bisection.
 """
 
 from __future__ import annotations

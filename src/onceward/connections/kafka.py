@@ -1,0 +1,62 @@
+"""The client library for Kafka, shared by the sink and the source: its import, its errors, and what of its settings is
+secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import ModuleType
+
+from onceward.errors import ConfigurationError
+
+Setting = str | int | float | bool
+
+_SECRET = re.compile(r"password|secret|token|\.pem$|private|sasl\.oauthbearer\.config|assertion", re.IGNORECASE)
+_SHOWN = "***"
+
+
+def driver(user: str = "KafkaSink") -> ModuleType:
+    """The client library, or a clear word that it is missing. `user` is who needs it."""
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise ConfigurationError(
+            f"{user} needs the package confluent-kafka", hint="pip install 'onceward[kafka]'"
+        ) from None
+    return confluent_kafka
+
+
+def admin_driver(user: str = "KafkaSink") -> ModuleType:
+    """The part of it that asks for topics and makes them."""
+    driver(user)
+    from confluent_kafka import admin
+
+    return admin
+
+
+def said(error: Exception) -> str:
+    """What the library says, without its wrapping."""
+    first = error.args[0] if error.args else error
+    told = getattr(first, "str", None)
+    return str(told()) if callable(told) else str(first)
+
+
+def without_secrets(text: str, config: Mapping[str, Setting]) -> str:
+    """The text without the secrets of these settings, whoever put them there."""
+    for name, value in config.items():
+        if _SECRET.search(name) and str(value):
+            text = text.replace(str(value), _SHOWN)
+    return text
+
+
+def shown(config: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings as they may be seen."""
+    return {name: _SHOWN if _SECRET.search(name) else value for name, value in config.items()}
+
+
+def not_taken(error: Exception, config: Mapping[str, Setting]) -> ConfigurationError:
+    """The error for settings that the library refuses, before anything connects."""
+    return ConfigurationError(
+        f"the client does not take config: {without_secrets(said(error), config)}",
+        hint="the names are those of librdkafka's CONFIGURATION.md",
+    )
