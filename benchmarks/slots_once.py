@@ -34,7 +34,7 @@ def main() -> None:
         guarantee=Guarantee.EXACTLY_ONCE,
         storage=LocalStorage(checkpoint / "onceward"),
         decisions=SparkLogs(checkpoint),
-        place="here",
+        directory_id="here",
         clock=SystemClock(),
     )
     (checkpoint / "offsets" / "0").write_text('v1\n{"batchTimestampMs":1700000000000,"conf":{}}\n{"offset":0}')

@@ -61,7 +61,7 @@ RULES = (
     Mutant(
         name="commit-all-answers-for-every-slot",
         rule="A `commit_all` that answers for fewer slots than it was given has not committed the epoch.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="Committed() if len(outcomes) == len(handles) else",
         new="Committed() if outcomes is not None else",
         tests=PUBLISHER,
@@ -69,7 +69,7 @@ RULES = (
     Mutant(
         name="one-failed-slot-fails-the-epoch",
         rule="An epoch is committed only when every slot's outcome is a success.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="    return next(failed, Committed()",
         new="    return next(iter(()), Committed()",
         tests=PUBLISHER,
@@ -77,7 +77,7 @@ RULES = (
     Mutant(
         name="unknown-is-never-success",
         rule="A delivery that raises is tried again.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="cause, outcome = error, RetryLater(why, after_s=backoff)",
         new="cause, outcome = error, Committed()",
         tests=PUBLISHER,
@@ -85,7 +85,7 @@ RULES = (
     Mutant(
         name="send-transaction-false-is-no-success",
         rule="`send_transaction` that answers False keeps this epoch and every later one waiting.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old='Committed() if sent else RetryLater("send_transaction returned False")',
         new="Committed()",
         tests=PUBLISHER,
@@ -93,7 +93,7 @@ RULES = (
     Mutant(
         name="send-values-false-is-no-success",
         rule="`send_values` that answers False keeps this epoch and every later one waiting.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old='return RetryLater("send_values returned False")',
         new="pass",
         tests=ORDER,
@@ -101,7 +101,7 @@ RULES = (
     Mutant(
         name="committer-is-asked-first",
         rule="A slot that the committer knows is not sent again.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="if committer is not None and committer.is_checkpoint_committed(slot, manifest.epoch):",
         new="if False:",
         tests=("tests/protocol/test_two_classic_holes.py",),
@@ -109,7 +109,7 @@ RULES = (
     Mutant(
         name="committer-is-told-afterwards",
         rule="The committer is told of a slot only after it was sent.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="    if not sink.send_values(read(), manifest.epoch, manifest.timestamp):",
         new="    if committer is not None:\n        committer.commit_checkpoint(slot, manifest.epoch)\n"
         "    if not sink.send_values(read(), manifest.epoch, manifest.timestamp):",
@@ -118,7 +118,7 @@ RULES = (
     Mutant(
         name="lost-output-stops-the-job",
         rule="Output that the target no longer has stops the job.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="                    raise output_lost(why, sink, manifest)\n",
         new="                    return\n",
         tests=("tests/protocol/test_scenarios_target.py",),
@@ -142,7 +142,7 @@ RULES = (
     Mutant(
         name="every-delivery-carries-its-receipt",
         rule="What is published after the decision is written together with its receipt.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="None if manifest.immediate else receipt, read",
         new="None, read",
         tests=ORDER,
@@ -150,7 +150,7 @@ RULES = (
     Mutant(
         name="immediate-output-has-no-receipt",
         rule="What goes to the target before the decision leaves no receipt there: it would prove a decision.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="None if manifest.immediate else receipt, read",
         new="receipt, read",
         tests=("tests/protocol/test_guarantees.py",),
@@ -158,7 +158,7 @@ RULES = (
     Mutant(
         name="immediate-output-is-unknown-to-the-committer",
         rule="What goes to the target before the decision is not told to the committer.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="committer = None if manifest.immediate else sink.committer",
         new="committer = sink.committer",
         tests=PUBLISHER,
@@ -166,7 +166,7 @@ RULES = (
     Mutant(
         name="diverted-rows-are-left-out",
         rule="Rows that the user took out of an epoch are not sent, and all others are.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="frozenset(left_out)",
         new="frozenset()",
         tests=("tests/protocol/test_poison.py",),
@@ -174,7 +174,7 @@ RULES = (
     Mutant(
         name="transactions-that-time-out-are-named",
         rule="A transaction that the target will have forgotten is not waited for in silence.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="if age > sink.transaction_timeout_s:",
         new="if False:",
         tests=("tests/protocol/test_scenarios_target.py",),
@@ -182,7 +182,7 @@ RULES = (
     Mutant(
         name="deadline-ends-the-waiting",
         rule="A target that takes nothing within the deadline stops the job, with the epoch staged.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="if waited + after_s > limits.deadline_s or self._gave_up():",
         new="if waited + after_s > 1000 * limits.deadline_s or self._gave_up():",
         tests=PUBLISHER,
@@ -190,7 +190,7 @@ RULES = (
     Mutant(
         name="stopping-ends-the-waiting",
         rule="A run that is being stopped does not go on repeating a failed delivery.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old=" or self._gave_up():",
         new=":",
         tests=PUBLISHER,
@@ -206,7 +206,7 @@ RULES = (
     Mutant(
         name="unexplained-failures-are-traced-to-a-row",
         rule="A delivery that fails three times, nobody knows why, has its rows looked through.",
-        file="epoch/publish.py",
+        file="epoch/deliver.py",
         old="            suspicion.falls_on(cause)\n",
         new="",
         tests=UNEXPLAINED,

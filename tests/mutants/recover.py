@@ -369,8 +369,8 @@ RULES = (
     Mutant(
         name="failed-target-is-asked-before-going-on",
         rule="A target that failed may have gone back: it is asked before the delivery is repeated.",
-        file="epoch/publish.py",
-        old="                self._housekeeping.look_back_after_failure()\n",
+        file="epoch/deliver.py",
+        old="                self.housekeeping.look_back_after_failure()\n",
         new="                pass\n",
         tests=WENT_BACK,
     ),

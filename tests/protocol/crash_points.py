@@ -17,17 +17,17 @@ import pytest
 from onceward.testing import Faults
 
 _CHANGING = ("INSERT", "DELETE", "UPDATE", "COMMIT")
-_living: list[tuple[Path, Faults]] = []
+_fault_scope: list[tuple[Path, Faults]] = []
 
 
 @contextmanager
 def crash_points(folder: Path, faults: Faults) -> Iterator[Faults]:
     """Let everything that happens in this folder pass through `faults`."""
-    _living.append((folder, faults))
+    _fault_scope.append((folder, faults))
     try:
         yield faults
     finally:
-        _living.pop()
+        _fault_scope.pop()
 
 
 def install_crash_points(patch: pytest.MonkeyPatch, *, syncs: bool = False) -> None:
@@ -44,8 +44,8 @@ def install_crash_points(patch: pytest.MonkeyPatch, *, syncs: bool = False) -> N
 def _watched_call(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def watched(path: Any, *args: Any, **options: Any) -> Any:
         changes = name != "mkdir" or not os.path.isdir(path)
-        if changes and _living and str(path).startswith(str(_living[-1][0])):
-            return _living[-1][1].perform(f"os {name} {Path(path).name}", partial(call, path, *args, **options))
+        if changes and _fault_scope and str(path).startswith(str(_fault_scope[-1][0])):
+            return _fault_scope[-1][1].perform(f"os {name} {Path(path).name}", partial(call, path, *args, **options))
         return call(path, *args, **options)
 
     return watched
@@ -60,6 +60,6 @@ class _Connection(sqlite3.Connection):
 
     def _watched(self, sql: str, call: Callable[[], Any]) -> Any:
         verb = sql.split(maxsplit=1)[0].upper()
-        if _living and verb in _CHANGING:
-            return _living[-1][1].perform(f"sql {verb}", call)
+        if _fault_scope and verb in _CHANGING:
+            return _fault_scope[-1][1].perform(f"sql {verb}", call)
         return call()

@@ -185,9 +185,7 @@ def called_or_imported(tree: ast.Module) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "folder", ["journal", "wal", "storage", "epoch", "recovery", "committers", "sinks", "observe"]
-)
+@pytest.mark.parametrize("folder", ["journal", "wal", "storage", "epoch", "recovery", "committers", "sinks", "observe"])
 def test_s72_nothing_that_reads_stored_state_can_execute_it(folder: str) -> None:
     executes = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "eval", "exec", "compile", "__import__"}
     modules = sorted((PACKAGE / folder).rglob("*.py"))

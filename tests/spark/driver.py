@@ -26,7 +26,7 @@ from onceward.epoch import Coordinator
 from onceward.identity import JobIdentity, TransactionName
 from onceward.journal import Register
 from onceward.sinks import FileSink, SQLiteSink
-from onceward.sinks.files.writer import SlotWriter
+from onceward.sinks.files.writer import SlotTransaction
 from onceward.wal import SegmentStore
 
 CONFIG: dict[str, Any] = json.loads(os.environ["ONCEWARD_TEST"])
@@ -89,11 +89,11 @@ def held(point: str, transaction: str) -> None:
 class Files(FileSink):
     """Dies between the commits or the aborts of two slots; is held in mid-stage, or before its ack."""
 
-    def invoke(self, transaction: SlotWriter, batch: pa.RecordBatch) -> None:
+    def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         super().invoke(transaction, batch)
         held("invoke", transaction.transaction)
 
-    def pre_commit(self, transaction: SlotWriter) -> Handle:
+    def pre_commit(self, transaction: SlotTransaction) -> Handle:
         handle = super().pre_commit(transaction)
         held("pre-commit", transaction.transaction)
         return handle

@@ -6,6 +6,7 @@ the `Publisher` sees that and publishes.
 """
 
 from onceward.epoch.coordinator import Coordinator
+from onceward.epoch.deliver import SinkDelivery, slot_values
 from onceward.epoch.exits import exits
 from onceward.epoch.in_doubt import InDoubtSummary, InDoubtTracker, age_of, since_of
 from onceward.epoch.limits import PublishLimits
@@ -31,6 +32,7 @@ __all__ = [
     "PublisherThread",
     "RunContext",
     "SinkAck",
+    "SinkDelivery",
     "SlotAck",
     "Watchdog",
     "abort_transactions",
@@ -45,6 +47,7 @@ __all__ = [
     "rolled_back_target",
     "settle_fates",
     "since_of",
+    "slot_values",
     "stage_slot",
     "survivors",
     "take_over",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from onceward.contracts import AnySink, Guarantee, WriteAheadSink
+from onceward.epoch.deliver import SinkDelivery
 from onceward.epoch.limits import PublishLimits
-from onceward.epoch.publish import Publisher
 from onceward.epoch.reap import abort_transactions
 from onceward.epoch.run_context import RunContext, notify
 from onceward.epoch.stage import EpochAssignment, SlotAck
@@ -119,11 +119,11 @@ class Coordinator:
         # The rows are out from here on: after a power loss it must be the same epoch that is delivered again.
         self._context.decisions.sync_barrier(assignment.epoch)
         manifest = replace(self._manifest(assignment, acks), immediate=True)
-        publisher = Publisher(self._context, limits)
+        delivery = SinkDelivery(self._context, limits)
         try:
             for sink in sinks:
                 if manifest.sinks[sink.name].slots:
-                    publisher.deliver(sink, manifest.sinks[sink.name], manifest)
+                    delivery.deliver(sink, manifest.sinks[sink.name], manifest)
         except (DamagedFile, OutputLost):
             # What is gone may have been aborted by another driver, who took the epoch over.
             self._refuse_if_fenced(assignment.epoch, assignment.takeover)

@@ -7,37 +7,14 @@ crash: commits answer "already", write-ahead sinks find their receipt, the marke
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import assert_never
+from collections.abc import Callable, Sequence
 
-import pyarrow as pa
-
-from onceward.contracts import (
-    AlreadyCommitted,
-    AnySink,
-    Committed,
-    Handle,
-    Lost,
-    Outcome,
-    Receipt,
-    RejectedRow,
-    RetryLater,
-    SlotValues,
-    TransactionalWriteAheadSink,
-    TryAgain,
-    TwoPhaseCommitSink,
-    WriteAheadSink,
-)
-from onceward.epoch.exits import exits, output_lost, refuse_moved, with_exits
-from onceward.epoch.housekeeping import Housekeeping
-from onceward.epoch.in_doubt import InDoubtTracker
+from onceward.epoch.deliver import SinkDelivery
+from onceward.epoch.exits import exits, refuse_moved, with_exits
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import PendingTransaction
 from onceward.epoch.run_context import RunContext, log, notify
-from onceward.epoch.suspicion import Suspicion
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
-from onceward.epoch.watchdog import no_longer_than
 from onceward.errors import (
     CheckpointRolledBack,
     DamagedFile,
@@ -46,13 +23,11 @@ from onceward.errors import (
     NewerFormat,
     OncewardError,
     OutputLost,
-    PublishFailed,
     SinkMissing,
-    attributed,
 )
 from onceward.identity import Fingerprint, SinkName
-from onceward.journal import Manifest, Marker, SinkEntry, SinkTotal, SlotEntry
-from onceward.wal import is_segment, read_segment
+from onceward.journal import Manifest, Marker, SinkTotal
+from onceward.wal import is_segment
 
 
 class Publisher:
@@ -63,9 +38,8 @@ class Publisher:
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
-        self._gave_up = gave_up
-        self.in_doubt = InDoubtTracker(context)
-        self._housekeeping = Housekeeping(context, self._limits, self.in_doubt, self.deliver)
+        self._delivery = SinkDelivery(context, self._limits, gave_up=gave_up)
+        self.in_doubt, self._housekeeping = self._delivery.in_doubt, self._delivery.housekeeping
 
     def publish_decided(self) -> int:
         """Publish and settle every decided epoch; the watermark afterwards."""
@@ -153,115 +127,7 @@ class Publisher:
                 )
             # A driver that was paused while another one moved the receipts may find that one's manifest here.
             refuse_moved(entry, self._context.receipts_at.get(name, ""), epoch=manifest.epoch, sink=name)
-            self.deliver(sink, entry, manifest)
-
-    def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
-        """Bring one sink's slots to the target. Without receipts where the epoch goes straight to the target."""
-        match sink:
-            case TwoPhaseCommitSink():
-                handles = [slot.handle for slot in entry.slots]
-                self._until_done(partial(_commit_all, sink, handles), sink, manifest)
-            case TransactionalWriteAheadSink():
-                values = [self.values(slot, sink, manifest) for slot in entry.slots]
-                groups: Sequence[Sequence[SlotValues]] = [values] if sink.epoch_at_once else [[one] for one in values]
-                for group in groups:
-                    send = partial(_send_transaction, sink, group, manifest)
-                    search = partial(sink.find_rejected, group, manifest.job, manifest.epoch)
-                    self._until_done(send, sink, manifest, search=search)
-            case WriteAheadSink():
-                if sink.committer is not None:
-                    sink.committer.open(manifest.job, sink.name)
-                for slot in entry.slots:
-                    read = self.values(slot, sink, manifest).read
-                    self._until_done(partial(_send_values, sink, slot.slot, read, manifest), sink, manifest)
-            case _:
-                assert_never(sink)
-
-    def values(self, slot: SlotEntry, sink: AnySink, manifest: Manifest) -> SlotValues:
-        """One slot of a write-ahead sink as it goes to the target: without the rows that the user took out of it."""
-        receipt = Receipt(
-            job=manifest.job.name,
-            generation=manifest.job.generation,
-            sink=sink.name,
-            epoch=manifest.epoch,
-            slot=slot.slot,
-            fingerprint=manifest.fingerprint,
-        )
-        read = partial(read_segment, self._context.storage, slot.handle) if slot.rows else partial(iter, ())
-        diverted = self._context.diverted.get((manifest.epoch, sink.name))
-        if diverted is not None and (left_out := diverted.rows.get(str(slot.handle["transaction"]))):
-            read = partial(_without, read, frozenset(left_out))
-        return SlotValues(slot.slot, slot.rows, None if manifest.immediate else receipt, read)
-
-    def _until_done(
-        self,
-        attempt: Callable[[], Outcome],
-        sink: AnySink,
-        manifest: Manifest,
-        *,
-        search: Callable[[], Sequence[RejectedRow]] = tuple,
-    ) -> None:
-        """Repeat one delivery with growing pauses until it is done, hopeless, or past the deadline."""
-        clock, limits = self._context.clock, self._limits
-        suspicion = Suspicion(search, epoch=manifest.epoch, sink=sink.name)
-        started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
-        while True:
-            cause: Exception | None = None
-            # A repetition that begins just before the deadline gets a tenth of it: enough to tell slow from hanging.
-            left_s = max(started + limits.deadline_s - clock.monotonic(), limits.deadline_s / 10)
-            try:
-                with no_longer_than(left_s), attributed(sink=sink.name, epoch=manifest.epoch):
-                    outcome = attempt()
-            except OncewardError:
-                raise
-            except Exception as error:
-                why = str(error) if isinstance(error, TryAgain) else f"{type(error).__name__}: {error}"
-                cause, outcome = error, RetryLater(why, after_s=backoff)
-            match outcome:
-                case Committed() | AlreadyCommitted():
-                    return
-                case Lost(why):
-                    raise output_lost(why, sink, manifest)
-                case RetryLater(why, after_s):
-                    failure = why
-                case _:
-                    assert_never(outcome)
-            self._watch_transaction_age(sink, manifest, failure)
-            suspicion.falls_on(cause)
-            self.in_doubt.look_again()
-            waited = clock.monotonic() - started
-            if waited + after_s > limits.deadline_s or self._gave_up():
-                raise PublishFailed(
-                    f"the target did not take the epoch within {waited:.0f} s: {failure}",
-                    epoch=manifest.epoch,
-                    sink=sink.name,
-                    hint="the epoch stays staged and is published first at the next start; check the target",
-                ) from cause
-            log.warning("epoch %d, sink %r: %s; trying again", manifest.epoch, sink.name, failure)
-            clock.pause(after_s)
-            backoff = min(backoff * 2, limits.max_backoff_s)
-            if cause is not None:
-                self._housekeeping.look_back_after_failure()
-
-    def _watch_transaction_age(self, sink: AnySink, manifest: Manifest, failure: str) -> None:
-        """A transaction that the target will forget must not be waited for in silence."""
-        if not isinstance(sink, TwoPhaseCommitSink) or sink.transaction_timeout_s is None:
-            return
-        age = (self._context.clock.now() - manifest.created_at).total_seconds()
-        if age > sink.transaction_timeout_s:
-            raise output_lost(
-                f"its transactions are {age:.0f} s old and time out at {sink.transaction_timeout_s:.0f} s; {failure}",
-                sink,
-                manifest,
-            )
-        if age > sink.transaction_timeout_s * sink.transaction_timeout_warning:
-            log.warning(
-                "epoch %d, sink %r: transactions are %.0f s old and time out at %.0f s",
-                manifest.epoch,
-                sink.name,
-                age,
-                sink.transaction_timeout_s,
-            )
+            self._delivery.deliver(sink, entry, manifest)
 
     def settle_without_manifest(self, epoch: int) -> None:
         """A decided epoch without a manifest: settled by someone else just now, made by the engine alone, resolved by a
@@ -345,40 +211,3 @@ class Publisher:
     def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
         """See `Housekeeping.commit_survivors`."""
         self._housekeeping.commit_survivors(listed)
-
-
-def _commit_all(sink: TwoPhaseCommitSink[object], handles: Sequence[Handle]) -> Outcome:
-    """All slots' outcomes as one: the first that is no success."""
-    outcomes = sink.commit_all(handles)
-    failed = (outcome for outcome in outcomes if not isinstance(outcome, (Committed, AlreadyCommitted)))
-    return next(failed, Committed() if len(outcomes) == len(handles) else RetryLater("commit_all left slots out"))
-
-
-def _send_transaction(sink: TransactionalWriteAheadSink, values: Sequence[SlotValues], manifest: Manifest) -> Outcome:
-    sent = sink.send_transaction(values, manifest.job, manifest.epoch, manifest.timestamp)
-    return Committed() if sent else RetryLater("send_transaction returned False")
-
-
-def _send_values(
-    sink: WriteAheadSink, slot: int, read: Callable[[], Iterator[pa.RecordBatch]], manifest: Manifest
-) -> Outcome:
-    committer = None if manifest.immediate else sink.committer
-    if committer is not None and committer.is_checkpoint_committed(slot, manifest.epoch):
-        return AlreadyCommitted()
-    if not sink.send_values(read(), manifest.epoch, manifest.timestamp):
-        return RetryLater("send_values returned False")
-    if committer is not None:
-        committer.commit_checkpoint(slot, manifest.epoch)
-    return Committed()
-
-
-def _without(read: Callable[[], Iterator[pa.RecordBatch]], left_out: frozenset[int]) -> Iterator[pa.RecordBatch]:
-    """The batches without these rows, which are counted over all of them."""
-    first = 0
-    for batch in read():
-        numbers = range(first, first + batch.num_rows)
-        first += batch.num_rows
-        if left_out.isdisjoint(numbers):
-            yield batch
-        elif kept := [place for place, number in enumerate(numbers) if number not in left_out]:
-            yield batch.take(pa.array(kept))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from onceward.contracts import SlotValues, TransactionalWriteAheadSink
-from onceward.epoch import Publisher, RunContext
+from onceward.epoch import RunContext, slot_values
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.journal import Diversion, Diversions, Manifest
@@ -82,11 +82,11 @@ def _first_unpublished(context: RunContext) -> Manifest | None:
 
 
 def _slots(context: RunContext, manifest: Manifest) -> list[tuple[TransactionalWriteAheadSink, list[SlotValues]]]:
-    publisher, found = Publisher(context), []
+    found = []
     for name, entry in manifest.sinks.items():
         variant = context.variant_for(name, entry.slots[0].handle) if entry.slots else None
         if isinstance(variant, TransactionalWriteAheadSink):
-            found.append((variant, [publisher.values(slot, variant, manifest) for slot in entry.slots]))
+            found.append((variant, [slot_values(context, slot, variant, manifest) for slot in entry.slots]))
     return found
 
 

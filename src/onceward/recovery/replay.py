@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Receipt, TransactionalWriteAheadSink
-from onceward.epoch import Publisher, PublishLimits, RunContext, missing, newest_markers, rolled_back_target
+from onceward.epoch import PublishLimits, RunContext, SinkDelivery, missing, newest_markers, rolled_back_target
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.journal import Manifest, SinkEntry
@@ -70,10 +70,10 @@ def replay(context: RunContext, limits: PublishLimits | None = None, *, out_of_o
     """Do it, epoch by epoch; what was published again."""
     context = replace(context, receipts_at=receipts_places(context))
     planned = plan_replay(context, limits, out_of_order=out_of_order)
-    publisher = Publisher(context, replace(limits or PublishLimits(), look_back_after_failure=False))
+    delivery = SinkDelivery(context, replace(limits or PublishLimits(), look_back_after_failure=False))
     receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
     for sink, entry, manifest in _lacking(context, receipts):
-        publisher.deliver(sink, entry, manifest)
+        delivery.deliver(sink, entry, manifest)
     return planned
 
 

@@ -73,7 +73,7 @@ def open_checkpoint(
 
     `query` is the engine's id of the query whose logs these are, None before its first start.
     """
-    record = read_identity(storage)
+    limits, record = limits or PublishLimits(), read_identity(storage)
     adopted = record.adopted if record else decisions.decided()
     context = RunContext(
         job=JobIdentity(name, record.generation if record else new_generation()),
@@ -91,7 +91,6 @@ def open_checkpoint(
     refuse_unlike(record, name, directory_id, accepted, query)
     _put_logs_right(context, on_plan)
     known = frozenset(record.known) if record else frozenset[Generation]()
-    keep = (limits or PublishLimits()).keep_receipts
     with _failures_as_target_unavailable():
         context = replace(context, receipts_at=receipts_places(context), target_facts=target_facts(context))
         refuse_moved_receipts(context)
@@ -106,7 +105,7 @@ def open_checkpoint(
     record = identify(context, survey, record, directory_id, query)
     context = replace(context, job=record.identity, adopted=record.adopted)
     with _failures_as_target_unavailable():
-        if held := came_back(context, markers, survey.receipts, keep_receipts=keep):
+        if held := came_back(context, markers, survey.receipts, keep_receipts=limits.keep_receipts):
             Publisher(context, limits).commit_survivors(held)
         known = frozenset(record.known)
         done = recover(context, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)

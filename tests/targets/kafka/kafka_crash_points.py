@@ -14,22 +14,22 @@ from onceward.sinks.kafka.encode import Records
 from onceward.sinks.kafka.producer import Producer
 from onceward.testing.faults import FaultScope
 
-_living = FaultScope()
-crash_points = _living.crash_points
+_fault_scope = FaultScope()
+crash_points = _fault_scope.inside
 
 
 class WatchedProducer(Producer):
     """Rows are at the brokers before the receipt follows them, so that a crash finds half a transaction there."""
 
     def _perform(self, what: str, call: Any) -> Any:
-        return _living.perform(f"kafka {what}", call)
+        return _fault_scope.perform(f"kafka {what}", call)
 
     def init_transactions(self, *args: Any) -> None:
         self._perform("init", partial(super().init_transactions, *args))
 
     def send(self, topic: str, records: Records) -> None:
         send = partial(super().send, topic, records)
-        if not _living or not topic.startswith("receipts-"):
+        if not _fault_scope or not topic.startswith("receipts-"):
             return send()
         self.flush(10)
         self._perform("receipt", lambda: (send(), self.flush(10)))

@@ -15,18 +15,18 @@ from onceward.connections.mysql import Session
 from onceward.testing import Faults
 
 _READS = ("SELECT", "SHOW", "SET", "START TRANSACTION", "XA RECOVER")
-_living: list[tuple[Faults, list[Session]]] = []
+_fault_scope: list[tuple[Faults, list[Session]]] = []
 
 
 @contextmanager
 def crash_points(faults: Faults) -> Iterator[None]:
     """Let every statement pass through `faults`; at the end all connections of this life are gone."""
     opened: list[Session] = []
-    _living.append((faults, opened))
+    _fault_scope.append((faults, opened))
     try:
         yield
     finally:
-        _living.pop()
+        _fault_scope.pop()
         for session in opened:
             session._connection._force_close()
 
@@ -37,8 +37,8 @@ def install_crash_points(patch: pytest.MonkeyPatch) -> None:
 
     def watched_connect(self: Session, *args: Any, **options: Any) -> None:
         connect(self, *args, **options)
-        if _living:
-            _living[-1][1].append(self)
+        if _fault_scope:
+            _fault_scope[-1][1].append(self)
 
     def watched_execute(self: Session, statement: str) -> Any:
         return _watched(statement, lambda: execute(self, statement))
@@ -48,7 +48,7 @@ def install_crash_points(patch: pytest.MonkeyPatch) -> None:
 
     def closed(self: Session) -> None:
         # A dead driver does not say good-bye.
-        if _living and _living[-1][0].dead:
+        if _fault_scope and _fault_scope[-1][0].dead:
             self._connection._force_close()
         else:
             close(self)
@@ -61,7 +61,7 @@ def install_crash_points(patch: pytest.MonkeyPatch) -> None:
 
 
 def _watched(statement: str, call: Callable[[], Any]) -> Any:
-    if not _living:
+    if not _fault_scope:
         return call()
     verb = " ".join(statement.split()[:2])
-    return _living[-1][0].perform(f"sql {verb}", call, writes=not statement.startswith(_READS))
+    return _fault_scope[-1][0].perform(f"sql {verb}", call, writes=not statement.startswith(_READS))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, options
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mysql_workspace import JOB, MySQLWorkspace, send
 
@@ -129,7 +129,7 @@ def stage_and_commit(sink: Any, batch: pa.RecordBatch, attempts: Iterator[int]) 
 def test_every_value_comes_back_as_it_went_in(quick: MySQLWorkspace, variant: str, sinks: dict[str, Any]) -> None:
     attempts = iter(range(1, 1 << 20))
 
-    @options(
+    @settings(
         max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(tables())

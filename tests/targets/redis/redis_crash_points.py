@@ -13,8 +13,8 @@ import redis
 from onceward.testing.faults import FaultScope
 
 _CHANGING = ("EVALSHA", "EVAL", "HDEL", "HSET", "HSETNX", "SET", "SCRIPT LOAD")
-_living = FaultScope()
-crash_points = _living.crash_points
+_fault_scope = FaultScope()
+crash_points = _fault_scope.inside
 
 
 def install_crash_points(patch: pytest.MonkeyPatch) -> None:
@@ -23,11 +23,11 @@ def install_crash_points(patch: pytest.MonkeyPatch) -> None:
 
     def watched(self: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(self, redis.client.Pipeline) and args[0] in _CHANGING:
-            return _living.perform(f"redis {args[0]}", partial(execute, self, *args, **options))
+            return _fault_scope.perform(f"redis {args[0]}", partial(execute, self, *args, **options))
         return execute(self, *args, **options)
 
     def watched_all(self: Any, raise_on_error: bool = True) -> Any:
-        return _living.perform(f"redis pipeline of {len(self)}", partial(execute_all, self, raise_on_error))
+        return _fault_scope.perform(f"redis pipeline of {len(self)}", partial(execute_all, self, raise_on_error))
 
     patch.setattr(redis.Redis, "execute_command", watched)
     patch.setattr(redis.client.Pipeline, "execute", watched_all)

@@ -1,0 +1,195 @@
+"""*Publish*, one sink at a time: bring an epoch's slots to the target, again and again until it is done or hopeless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import assert_never
+
+import pyarrow as pa
+
+from onceward.contracts import (
+    AlreadyCommitted,
+    AnySink,
+    Committed,
+    Handle,
+    Lost,
+    Outcome,
+    Receipt,
+    RejectedRow,
+    RetryLater,
+    SlotValues,
+    TransactionalWriteAheadSink,
+    TryAgain,
+    TwoPhaseCommitSink,
+    WriteAheadSink,
+)
+from onceward.epoch.exits import output_lost
+from onceward.epoch.housekeeping import Housekeeping
+from onceward.epoch.in_doubt import InDoubtTracker
+from onceward.epoch.limits import PublishLimits
+from onceward.epoch.run_context import RunContext, log
+from onceward.epoch.suspicion import Suspicion
+from onceward.epoch.watchdog import no_longer_than
+from onceward.errors import OncewardError, PublishFailed, attributed
+from onceward.journal import Manifest, SinkEntry, SlotEntry
+from onceward.wal import read_segment
+
+
+class SinkDelivery:
+    """Delivers for one run. `gave_up` is asked before each repetition: True ends the waiting at once."""
+
+    def __init__(
+        self, context: RunContext, limits: PublishLimits | None = None, *, gave_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._context = context
+        self._limits = limits or PublishLimits()
+        self._gave_up = gave_up
+        self.in_doubt = InDoubtTracker(context)
+        self.housekeeping = Housekeeping(context, self._limits, self.in_doubt, self.deliver)
+
+    def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
+        """Bring one sink's slots to the target. Without receipts where the epoch is `immediate`."""
+        match sink:
+            case TwoPhaseCommitSink():
+                handles = [slot.handle for slot in entry.slots]
+                self._until_done(partial(_commit_all, sink, handles), sink, manifest)
+            case TransactionalWriteAheadSink():
+                values = [slot_values(self._context, slot, sink, manifest) for slot in entry.slots]
+                groups: Sequence[Sequence[SlotValues]] = [values] if sink.epoch_at_once else [[one] for one in values]
+                for group in groups:
+                    send = partial(_send_transaction, sink, group, manifest)
+                    search = partial(sink.find_rejected, group, manifest.job, manifest.epoch)
+                    self._until_done(send, sink, manifest, search=search)
+            case WriteAheadSink():
+                if sink.committer is not None:
+                    sink.committer.open(manifest.job, sink.name)
+                for slot in entry.slots:
+                    read = slot_values(self._context, slot, sink, manifest).read
+                    self._until_done(partial(_send_values, sink, slot.slot, read, manifest), sink, manifest)
+            case _:
+                assert_never(sink)
+
+    def _until_done(
+        self,
+        attempt: Callable[[], Outcome],
+        sink: AnySink,
+        manifest: Manifest,
+        *,
+        search: Callable[[], Sequence[RejectedRow]] = tuple,
+    ) -> None:
+        """Repeat one delivery with growing pauses until it is done, hopeless, or past the deadline."""
+        clock, limits = self._context.clock, self._limits
+        suspicion = Suspicion(search, epoch=manifest.epoch, sink=sink.name)
+        started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
+        while True:
+            cause: Exception | None = None
+            # A repetition that begins just before the deadline gets a tenth of it: enough to tell slow from hanging.
+            left_s = max(started + limits.deadline_s - clock.monotonic(), limits.deadline_s / 10)
+            try:
+                with no_longer_than(left_s), attributed(sink=sink.name, epoch=manifest.epoch):
+                    outcome = attempt()
+            except OncewardError:
+                raise
+            except Exception as error:
+                why = str(error) if isinstance(error, TryAgain) else f"{type(error).__name__}: {error}"
+                cause, outcome = error, RetryLater(why, after_s=backoff)
+            match outcome:
+                case Committed() | AlreadyCommitted():
+                    return
+                case Lost(why):
+                    raise output_lost(why, sink, manifest)
+                case RetryLater(why, after_s):
+                    failure = why
+                case _:
+                    assert_never(outcome)
+            self._watch_transaction_age(sink, manifest, failure)
+            suspicion.falls_on(cause)
+            self.in_doubt.look_again()
+            waited = clock.monotonic() - started
+            if waited + after_s > limits.deadline_s or self._gave_up():
+                raise PublishFailed(
+                    f"the target did not take the epoch within {waited:.0f} s: {failure}",
+                    epoch=manifest.epoch,
+                    sink=sink.name,
+                    hint="the epoch stays staged and is published first at the next start; check the target",
+                ) from cause
+            log.warning("epoch %d, sink %r: %s; trying again", manifest.epoch, sink.name, failure)
+            clock.pause(after_s)
+            backoff = min(backoff * 2, limits.max_backoff_s)
+            if cause is not None:
+                self.housekeeping.look_back_after_failure()
+
+    def _watch_transaction_age(self, sink: AnySink, manifest: Manifest, failure: str) -> None:
+        """A transaction that the target will forget must not be waited for in silence."""
+        if not isinstance(sink, TwoPhaseCommitSink) or sink.transaction_timeout_s is None:
+            return
+        age = (self._context.clock.now() - manifest.created_at).total_seconds()
+        if age > sink.transaction_timeout_s:
+            raise output_lost(
+                f"its transactions are {age:.0f} s old and time out at {sink.transaction_timeout_s:.0f} s; {failure}",
+                sink,
+                manifest,
+            )
+        if age > sink.transaction_timeout_s * sink.transaction_timeout_warning:
+            log.warning(
+                "epoch %d, sink %r: transactions are %.0f s old and time out at %.0f s",
+                manifest.epoch,
+                sink.name,
+                age,
+                sink.transaction_timeout_s,
+            )
+
+
+def slot_values(context: RunContext, slot: SlotEntry, sink: AnySink, manifest: Manifest) -> SlotValues:
+    """One slot of a write-ahead sink as it goes to the target: without the rows that the user took out of it."""
+    receipt = Receipt(
+        job=manifest.job.name,
+        generation=manifest.job.generation,
+        sink=sink.name,
+        epoch=manifest.epoch,
+        slot=slot.slot,
+        fingerprint=manifest.fingerprint,
+    )
+    read = partial(read_segment, context.storage, slot.handle) if slot.rows else partial(iter, ())
+    diverted = context.diverted.get((manifest.epoch, sink.name))
+    if diverted is not None and (left_out := diverted.rows.get(str(slot.handle["transaction"]))):
+        read = partial(_without, read, frozenset(left_out))
+    return SlotValues(slot.slot, slot.rows, None if manifest.immediate else receipt, read)
+
+
+def _commit_all(sink: TwoPhaseCommitSink[object], handles: Sequence[Handle]) -> Outcome:
+    """All slots' outcomes as one: the first that is no success."""
+    outcomes = sink.commit_all(handles)
+    failed = (outcome for outcome in outcomes if not isinstance(outcome, (Committed, AlreadyCommitted)))
+    return next(failed, Committed() if len(outcomes) == len(handles) else RetryLater("commit_all left slots out"))
+
+
+def _send_transaction(sink: TransactionalWriteAheadSink, values: Sequence[SlotValues], manifest: Manifest) -> Outcome:
+    sent = sink.send_transaction(values, manifest.job, manifest.epoch, manifest.timestamp)
+    return Committed() if sent else RetryLater("send_transaction returned False")
+
+
+def _send_values(
+    sink: WriteAheadSink, slot: int, read: Callable[[], Iterator[pa.RecordBatch]], manifest: Manifest
+) -> Outcome:
+    committer = None if manifest.immediate else sink.committer
+    if committer is not None and committer.is_checkpoint_committed(slot, manifest.epoch):
+        return AlreadyCommitted()
+    if not sink.send_values(read(), manifest.epoch, manifest.timestamp):
+        return RetryLater("send_values returned False")
+    if committer is not None:
+        committer.commit_checkpoint(slot, manifest.epoch)
+    return Committed()
+
+
+def _without(read: Callable[[], Iterator[pa.RecordBatch]], left_out: frozenset[int]) -> Iterator[pa.RecordBatch]:
+    """The batches without these rows, which are counted over all of them."""
+    first = 0
+    for batch in read():
+        numbers = range(first, first + batch.num_rows)
+        first += batch.num_rows
+        if left_out.isdisjoint(numbers):
+            yield batch
+        elif kept := [place for place, number in enumerate(numbers) if number not in left_out]:
+            yield batch.take(pa.array(kept))

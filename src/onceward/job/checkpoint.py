@@ -1,0 +1,96 @@
+"""*Recover*: the onceward folder of a Spark checkpoint directory, opened or only looked at."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from onceward.clock import SystemClock
+from onceward.contracts import (
+    AnySink,
+    Guarantee,
+    Hooks,
+)
+from onceward.epoch import PublishLimits
+from onceward.errors import ConfigurationError
+from onceward.identity import JobName
+from onceward.job.options import accepted_from
+from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, open_checkpoint
+from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.leftovers import remove_leftovers
+from onceward.spark.query_id import put_back, recorded_query
+from onceward.storage import LocalStorage, local_path, make_folders, place_of, sync_folder
+
+log = logging.getLogger("onceward")
+
+
+def open_job_checkpoint(
+    *,
+    name: str,
+    checkpoint: str | os.PathLike[str],
+    sinks: tuple[AnySink, ...],
+    guarantee: Guarantee,
+    hooks: Hooks,
+    accept: str | Iterable[str],
+    limits: PublishLimits,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
+) -> Opened:
+    """Open the onceward folder of a Spark checkpoint directory and recover."""
+    root = local_path(checkpoint)
+    folder = root / "onceward"
+    query = recorded_query(root)
+    opened = open_checkpoint(
+        name=JobName(name),
+        sinks=sinks,
+        guarantee=guarantee,
+        storage=LocalStorage(folder),
+        decisions=SparkLogs(root),
+        directory_id=directory_id(folder),
+        clock=SystemClock(),
+        query=query,
+        hooks=hooks,
+        accepted=accepted_from(accept),
+        limits=limits,
+        on_plan=on_plan,
+    )
+    for removed in remove_leftovers(root):
+        log.info("removed %s: a driver died, or lost its power, while Spark began", removed)
+    if put_back(root, opened.record.query):
+        log.warning("Spark's file metadata was gone; it is written again, with the id that the query had")
+    return opened
+
+
+def inspect_job_checkpoint(
+    checkpoint: str | os.PathLike[str],
+    sinks: tuple[AnySink, ...],
+    accepted: frozenset[Accept],
+    name: str | None = None,
+) -> Plan:
+    """What the next start would do first. Without sinks the receipts in the targets are not looked at."""
+    root = local_path(checkpoint)
+    return inspect_checkpoint(
+        sinks=sinks,
+        storage=LocalStorage(root / "onceward"),
+        decisions=SparkLogs(root),
+        directory_id=directory_id(root / "onceward") if root.is_dir() else "",
+        clock=SystemClock(),
+        accepted=accepted,
+        name=JobName(name) if name is not None else None,
+    )
+
+
+def directory_id(folder: Path) -> str:
+    """A name for the directory itself, by which a copy is noticed."""
+    try:
+        make_folders(folder)
+        sync_folder(folder.parent)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+        return place_of(folder)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the checkpoint directory {folder.parent} cannot be written: {error.strerror}",
+            hint="choose a directory that this user may create and write",
+        ) from error

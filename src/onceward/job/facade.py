@@ -1,0 +1,213 @@
+"""*Source* to *settle* as users see it: `Job` for a stream of ours, `foreach_batch` for a query of their own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from onceward.clock import SystemClock
+from onceward.contracts import (
+    AnySink,
+    Guarantee,
+    Hooks,
+    Severity,
+    Sink,
+    Workload,
+)
+from onceward.epoch import PublishLimits, Watchdog
+from onceward.errors import ConfigurationError
+from onceward.identity import checked_name
+from onceward.job.checkpoint import open_job_checkpoint
+from onceward.job.options import OUTPUT_MODES, check_together, checked_guarantee, chosen_sinks
+from onceward.spark.delivery import Delivery, DeliveryLimits
+from onceward.spark.held import Hold, hold
+from onceward.spark.options import refuse_async_progress, trigger_arguments
+from onceward.spark.query_id import is_running_on, wait_for_name
+from onceward.spark.retention import retention_from
+from onceward.spark.run import Run
+from onceward.spark.schema import check_sinks
+from onceward.spark.source import check_pipeline, check_retention
+from onceward.storage import local_path
+
+log = logging.getLogger("onceward")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One stream and where it goes. Constructing it checks the options; nothing is opened or written.
+
+    `pipeline` is called again on every start. `trigger` is an interval ("10 seconds"), "available-now", or None for as
+    fast as possible. `options` go to Spark's `writeStream`.
+    """
+
+    name: str
+    checkpoint: str | os.PathLike[str]
+    pipeline: Callable[[SparkSession], DataFrame]
+    sinks: Sequence[Sink]
+    output_mode: str = "append"
+    trigger: str | None = None
+    guarantee: str = Guarantee.EXACTLY_ONCE.value
+    max_unpublished_epochs: int = 10
+    epoch_timeout_s: float | None = None
+    publish_deadline_s: float = 600.0
+    small_epoch_rows: int = 1000
+    keep_published: str | int = 0
+    hooks: Hooks = field(default_factory=Hooks)
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what can be refused without looking anywhere."""
+        checked_name("job", self.name)
+        check_together(self.sinks, checked_guarantee(self.guarantee))
+        local_path(self.checkpoint)
+        trigger_arguments(self.trigger)
+        if self.output_mode not in OUTPUT_MODES:
+            raise ConfigurationError(
+                f"output_mode {self.output_mode!r} is unknown", hint=f"use one of: {', '.join(OUTPUT_MODES)}"
+            )
+        if not callable(self.pipeline):
+            raise ConfigurationError(
+                "pipeline is not a function", hint="give a function that takes a SparkSession and returns a DataFrame"
+            )
+        retention_from(self.keep_published)
+        if self.max_unpublished_epochs < 1:
+            raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
+        refuse_async_progress(self.options)
+
+    def run(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> None:
+        """Start and block until the job ends; an interrupt (Ctrl-C) stops it between two epochs."""
+        run = self.start(spark, accept=accept)
+        try:
+            run.await_termination()
+        except KeyboardInterrupt:
+            run.stop()
+
+    def start(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> Run:
+        """Check, recover, and start; returns at once."""
+        watchdog = Watchdog(SystemClock(), self.publish_deadline_s)
+        held = hold(local_path(self.checkpoint), self.name, watchdog)
+        try:
+            return self._started(spark, accept, watchdog, held)
+        except BaseException:
+            held.release()
+            raise
+
+    def _started(self, spark: SparkSession, accept: str | Iterable[str], watchdog: Watchdog, held: Hold) -> Run:
+        guarantee = Guarantee(self.guarantee)
+        check_retention(spark, self.max_unpublished_epochs)
+        frame = check_pipeline(self.pipeline(spark), guarantee)
+        sinks = chosen_sinks(self.sinks, guarantee, watchdog)
+        check_sinks(sinks, frame.schema, output_mode=self.output_mode)
+        _warn(sinks, workload_of(self, spark))
+        root = local_path(self.checkpoint)
+        opened = open_job_checkpoint(
+            name=self.name,
+            checkpoint=root,
+            sinks=sinks,
+            guarantee=guarantee,
+            hooks=self.hooks,
+            accept=accept,
+            limits=self._limits.publish,
+        )
+        delivery = Delivery(
+            opened,
+            self._limits,
+            checkpoint=root,
+            output_mode=self.output_mode,
+            checked=True,
+            watchdog=watchdog,
+            hold=held,
+        )
+        writer = (
+            frame.writeStream.queryName(self.name)
+            .outputMode(self.output_mode)
+            .options(**self.options)
+            .option("checkpointLocation", str(root))
+            .foreachBatch(delivery)
+        )
+        if self.trigger is not None:
+            writer = writer.trigger(**trigger_arguments(self.trigger))  # type: ignore[arg-type]
+        wait_for_name(spark, self.name)
+        try:
+            query = writer.start()
+        except BaseException:
+            delivery.close(timeout_s=0)
+            raise
+        held.given_to(delivery, lambda: query.isActive)
+        return Run(self.name, query, delivery, opened.context)
+
+    @property
+    def _limits(self) -> DeliveryLimits:
+        return DeliveryLimits(
+            max_unpublished_epochs=self.max_unpublished_epochs,
+            epoch_timeout_s=self.epoch_timeout_s,
+            small_epoch_rows=self.small_epoch_rows,
+            publish=self.publish_limits,
+        )
+
+    @property
+    def publish_limits(self) -> PublishLimits:
+        """How patient the publisher is, and what it keeps: for a run, and for every command that publishes."""
+        return PublishLimits(deadline_s=self.publish_deadline_s, keep_published=retention_from(self.keep_published))
+
+
+def foreach_batch(
+    *,
+    name: str,
+    checkpoint: str | os.PathLike[str],
+    sinks: Sequence[Sink],
+    output_mode: str = "append",
+    guarantee: str = Guarantee.EXACTLY_ONCE.value,
+    max_unpublished_epochs: int = 10,
+    publish_deadline_s: float = 600.0,
+    keep_published: str | int = 0,
+    hooks: Hooks | None = None,
+    accept: str | Iterable[str] = (),
+) -> Delivery:
+    """For a query of your own: recovers at once, then give the result to `writeStream.foreachBatch`.
+
+    `checkpoint` must be the query's `checkpointLocation`. Call `close()` on it after the query has ended: that
+    publishes the last epochs. Make a new one for every start.
+    """
+    checked_name("job", name)
+    wanted, root = checked_guarantee(guarantee), local_path(checkpoint)
+    publish = PublishLimits(deadline_s=publish_deadline_s, keep_published=retention_from(keep_published))
+    limits = DeliveryLimits(max_unpublished_epochs=max_unpublished_epochs, publish=publish)
+    watchdog = Watchdog(SystemClock(), publish_deadline_s)
+    held = hold(root, name, watchdog)
+    try:
+        opened = open_job_checkpoint(
+            name=name,
+            checkpoint=root,
+            sinks=chosen_sinks(sinks, wanted, watchdog),
+            guarantee=wanted,
+            hooks=hooks or Hooks(),
+            accept=accept,
+            limits=limits.publish,
+        )
+        delivery = Delivery(
+            opened, limits, checkpoint=root, output_mode=output_mode, checked=False, watchdog=watchdog, hold=held
+        )
+    except BaseException:
+        held.release()
+        raise
+    # Where Spark does not tell, it runs until it is closed.
+    held.given_to(delivery, lambda: is_running_on(root) is not False)
+    return delivery
+
+
+def workload_of(job: Job, spark: SparkSession) -> Workload:
+    """What the job will ask of its sinks, as far as it can be known before the first epoch."""
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return Workload(max(partitions, spark.sparkContext.defaultParallelism), job.max_unpublished_epochs)
+
+
+def _warn(sinks: Sequence[AnySink], workload: Workload) -> None:
+    for sink in sinks:
+        for finding in sink.diagnose(workload):
+            if finding.severity is not Severity.OK:
+                log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.detail, finding.fix)

@@ -1,0 +1,62 @@
+"""A job's checkpoint and targets as they stand, for commands that look and for work by hand. Writes nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import TypedDict
+
+from onceward.clock import SystemClock
+from onceward.contracts import (
+    AnySink,
+    Guarantee,
+    Receipt,
+)
+from onceward.epoch import RunContext, Watchdog
+from onceward.errors import ConfigurationError
+from onceward.job.checkpoint import directory_id
+from onceward.job.facade import Job
+from onceward.job.options import chosen_sinks
+from onceward.journal import IdentityFile
+from onceward.recovery import look_at
+from onceward.spark.checkpoint import SparkLogs
+from onceward.storage import LocalStorage, local_path
+
+
+class Parts(TypedDict):
+    """What a job's checkpoint and targets are looked at through."""
+
+    sinks: tuple[AnySink, ...]
+    storage: LocalStorage
+    decisions: SparkLogs
+    directory_id: str
+    clock: SystemClock
+
+
+def job_parts(job: Job) -> Parts:
+    """Of this job, as its options say. Writes nothing."""
+    root = local_path(job.checkpoint)
+    return Parts(
+        sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee), Watchdog(SystemClock(), job.publish_deadline_s)),
+        storage=LocalStorage(root / "onceward"),
+        decisions=SparkLogs(root),
+        directory_id=directory_id(root / "onceward") if root.is_dir() else "",
+        clock=SystemClock(),
+    )
+
+
+def job_context(job: Job, *, past_damage: bool = False) -> RunContext:
+    """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
+    context, record = look_at(**job_parts(job), past_damage=past_damage)
+    if record.job != job.name:
+        raise ConfigurationError(
+            f"this checkpoint belongs to the job {record.job!r}, not to {job.name!r}",
+            hint="give each job its own checkpoint directory, or keep the job's name",
+        )
+    return context
+
+
+def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt, ...]:
+    """What the targets of a job prove of this checkpoint."""
+    record = IdentityFile(LocalStorage(local_path(checkpoint) / "onceward")).read()
+    sinks = chosen_sinks(job.sinks, Guarantee(job.guarantee))
+    return tuple(receipt for sink in sinks for receipt in sink.receipts(record.identity)) if record else ()
