@@ -86,6 +86,14 @@ def interleaved(
     contenders: Mapping[str, Callable[[], float]], *, repeats: int, console: Console, warm_up: int = 1
 ) -> dict[str, float]:
     """The median seconds of each contender, run in turns so that a noisy minute hits all of them alike."""
+    seconds = rounds(contenders, repeats=repeats, console=console, warm_up=warm_up)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def rounds(
+    contenders: Mapping[str, Callable[[], float]], *, repeats: int, console: Console, warm_up: int = 1
+) -> dict[str, list[float]]:
+    """The same, round by round: two contenders of one round had the same minute."""
     for _ in range(warm_up):
         for contender in contenders.values():
             contender()
@@ -95,7 +103,7 @@ def interleaved(
             seconds[name].append(contender())
     for name, values in seconds.items():
         console.print(f"  {name}: " + ", ".join(f"{value:.3f}" for value in values) + " s", style="dim")
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return seconds
 
 
 def timed(work: Callable[[], object]) -> float:
