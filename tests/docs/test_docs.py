@@ -26,6 +26,7 @@ MYSQL = ROOT / "docs" / "targets" / "mysql.md"
 POSTGRES = ROOT / "docs" / "targets" / "postgres.md"
 WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
 REDIS = ROOT / "docs" / "targets" / "redis.md"
+SQLITE = ROOT / "docs" / "targets" / "sqlite.md"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -71,7 +72,7 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    executed = {README, WRITING_A_SINK, KAFKA, MYSQL, POSTGRES, REDIS}
+    executed = {README, WRITING_A_SINK, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE}
     assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
@@ -85,7 +86,7 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
     assert int(passed[1]) > 40, printed
 
 
-@pytest.mark.parametrize("page", [KAFKA, MYSQL, POSTGRES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [KAFKA, MYSQL, POSTGRES, SQLITE], ids=lambda page: page.stem)
 def test_page_of_a_target_runs(page: Path) -> None:
     """What is constructed there can be constructed; its behaviour is tested against the server."""
     for block in blocks(page, "python"):

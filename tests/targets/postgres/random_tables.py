@@ -252,6 +252,9 @@ def _draw_key(random: Random, one: Drawn) -> Draw:
     one.columns["k"], one.schema["k"] = column, KINDS[kind][0]
     if random.random() < 0.05:
         index, one.must_be_refused = random.choice(UNFIT_INDEXES), "unique index"
+        if "lower" in index and (kind != "string" or column == "~.mood"):
+            # To turn these into text is not immutable, and the server makes no such index.
+            index = "((k IS NULL))"
     nulls = " NULLS NOT DISTINCT" if random.random() < 0.2 and "WHERE" not in index else ""
     one.statements.append(f"CREATE UNIQUE INDEX ON ~.{one.table} {index}{nulls}")
     return _chosen(values)
