@@ -1,7 +1,7 @@
 """A table in PostgreSQL, by way of Arrow and binary COPY.
 
 `sink` takes the options and chooses between `two_phase` and `write_ahead` (with `upsert`); both stand on `rows` (COPY),
-`receipts` and `preflight`; `schema` and `values` fit the stream to the table; `session` is the connection.
+`receipts` and `preflight`; `compatibility` and `encode` fit the stream to the table.
 """
 
 from onceward.sinks.postgres.sink import PostgresSink

@@ -1,4 +1,4 @@
-"""Rows on their way to the server: each one packed as `layout` says, without touching them one by one."""
+"""Rows on their way to the server: each one packed as its `Layout` says, without touching them one by one."""
 
 from __future__ import annotations
 

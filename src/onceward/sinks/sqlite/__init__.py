@@ -1,4 +1,4 @@
-"""A table in SQLite. `schema` holds the statements and compares table and stream, `values` turns Arrow into Python."""
+"""A table in SQLite. `compatibility` holds the statements and compares table and stream, `encode` makes parameters."""
 
 from onceward.sinks.sqlite.sink import SQLiteSink
 
