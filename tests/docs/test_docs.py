@@ -21,12 +21,14 @@ from onceward.testing.servers import RedisServer
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
+FILES = ROOT / "docs" / "targets" / "files.md"
 KAFKA = ROOT / "docs" / "targets" / "kafka.md"
 MYSQL = ROOT / "docs" / "targets" / "mysql.md"
 POSTGRES = ROOT / "docs" / "targets" / "postgres.md"
 WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
 REDIS = ROOT / "docs" / "targets" / "redis.md"
 SQLITE = ROOT / "docs" / "targets" / "sqlite.md"
+STDOUT = ROOT / "docs" / "targets" / "stdout.md"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -72,7 +74,7 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    executed = {README, WRITING_A_SINK, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE}
+    executed = {README, WRITING_A_SINK, FILES, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE, STDOUT}
     assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
@@ -86,7 +88,7 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
     assert int(passed[1]) > 40, printed
 
 
-@pytest.mark.parametrize("page", [KAFKA, MYSQL, POSTGRES, SQLITE], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [FILES, KAFKA, MYSQL, POSTGRES, SQLITE, STDOUT], ids=lambda page: page.stem)
 def test_page_of_a_target_runs(page: Path) -> None:
     """What is constructed there can be constructed; its behaviour is tested against the server."""
     for block in blocks(page, "python"):
