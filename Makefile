@@ -63,8 +63,9 @@ servers: .jars/kafka-broker/.ready
 	@tools/setup-servers
 
 # Not made where there is no Maven: then the tests that need the broker are skipped.
-.jars/kafka-broker/.ready: tools/jars/kafka-broker.xml tools/jars/kafka-connector.xml tools/setup-kafka
-	@tools/setup-kafka
+.jars/kafka-broker/.ready: tools/jars/kafka-broker.xml tools/jars/kafka-connector.xml \
+		tools/jars/mysql-server.xml tools/setup-maven-servers
+	@tools/setup-maven-servers
 
 jars: .jars/.ready
 

@@ -76,7 +76,7 @@ def connector(kafka: KafkaServer) -> dict[str, str]:
     """Settings for a Spark that reads Kafka."""
     jars = sorted((Path(__file__).resolve().parents[1] / ".jars" / "kafka-connector").glob("*.jar"))
     if not jars:
-        do_without("Spark's Kafka connector is not there (run tools/setup-kafka)")
+        do_without("Spark's Kafka connector is not there (run tools/setup-maven-servers)")
     return {"spark.jars": ",".join(map(str, jars))}
 
 

@@ -71,7 +71,8 @@ class MySQLWorkspace:
             self._kept = None
 
     def prepared(self) -> list[bytes]:
-        return [data for _, _, _, data in self.query("XA RECOVER")]
+        names = [data for _, _, _, data in self.query("XA RECOVER")]
+        return [name if isinstance(name, bytes) else name.encode() for name in names]
 
 
 def send(sink: TransactionalWriteAheadSink, epoch: int, *batches: pa.RecordBatch, job: JobIdentity = JOB) -> bool:

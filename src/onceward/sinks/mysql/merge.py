@@ -37,6 +37,10 @@ class Merge:
 
     def apply(self) -> Iterator[str]:
         """Statements that bring the target up to date, to be run in this order."""
+        yield (
+            f"CREATE TEMPORARY TABLE {self.options.latest} "
+            "(number BIGINT UNSIGNED PRIMARY KEY, is_there BOOLEAN) ENGINE=InnoDB"
+        )
         yield self._find_latest()
         latest = (
             f"{self.options.latest} AS latest STRAIGHT_JOIN {self.options.incoming} AS incoming "
@@ -67,8 +71,11 @@ class Merge:
         return f"INSERT INTO {self.options.target} ({columns_as_sql(self._stored)}) SELECT {values}"
 
     def _find_latest(self) -> str:
-        """Of the rows with one key the last, and whether the target has its key, which is then locked. (A temporary
-        table may stand only once in a statement of MySQL, so that a window function does what a join would.)"""
+        """Of the rows with one key the last, and whether the target has its key, which is then locked.
+
+        MySQL lets a temporary table stand only once in a statement, so a window function does what a join would; and
+        it locks no row for a table that is just being created, so that was made before.
+        """
         apart = ", ".join(_exact(f"part.{quoted(key)}") if self._needs_cast(key) else quoted(key) for key in self._keys)
         order = f"{self._order()}part.{self._row} DESC"
         keys = ", ".join(f"part.{quoted(key)}" for key in self._keys)
@@ -76,8 +83,7 @@ class Merge:
         ranked = f"SELECT part.{self._row}, {keys}, {rank} FROM {self.options.incoming} AS part"
         found = f"incoming.{self._row} AS number, target.{quoted(self._keys[0])} IS NOT NULL AS is_there"
         return (
-            f"CREATE TEMPORARY TABLE {self.options.latest} (number BIGINT UNSIGNED PRIMARY KEY, is_there BOOLEAN) "
-            f"ENGINE=InnoDB SELECT {found} FROM ({ranked}) AS incoming "
+            f"INSERT INTO {self.options.latest} SELECT {found} FROM ({ranked}) AS incoming "
             f"LEFT JOIN {self._target()}{self._exactly()} WHERE incoming.{self._rank} = 1 FOR UPDATE"
         )
 

@@ -14,6 +14,7 @@ from onceward.connections.mysql import Session, quoted
 
 # As long as an index can take on every server when a key has two of them.
 _KEY_LENGTH = 255
+_EXACT_SINCE = (8, 0, 17)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,10 @@ class Server:
     @property
     def exact(self) -> str:
         """A collation in which two texts are equal only when they are the same, trailing blanks and all."""
-        return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
+        if self.is_mariadb:
+            return "utf8mb4_nopad_bin"
+        # Older ones have none that minds trailing blanks: keys that differ only in those are rejected there.
+        return "utf8mb4_0900_bin" if self.version >= _EXACT_SINCE else "utf8mb4_bin"
 
     @property
     def name(self) -> str:
@@ -174,7 +178,7 @@ def declared(kind: pa.DataType, server: Server, *, is_key: bool = False) -> str:
         return "DATETIME(6)"
     if "binary" in str(kind):
         return f"VARBINARY({_KEY_LENGTH})" if is_key else "LONGBLOB"
-    if pt.is_nested(kind) and (server.is_mariadb or not has_fractions(kind)):
+    if pt.is_nested(kind) and (server.is_mariadb or not (has_fractions(kind) or has_maps(kind))):
         return "JSON"
     text = f"VARCHAR({_KEY_LENGTH})" if is_key else "LONGTEXT"
     return f"{text} CHARACTER SET utf8mb4 COLLATE {server.exact}"
@@ -187,6 +191,13 @@ def has_fractions(kind: pa.DataType) -> bool:
     if pt.is_nested(kind):
         return any(has_fractions(kind.field(number).type) for number in range(kind.num_fields))
     return bool(pt.is_floating(kind) or pt.is_decimal(kind))
+
+
+def has_maps(kind: pa.DataType) -> bool:
+    """Whether something in it is a map: MySQL's JSON sorts its keys; MariaDB's is text."""
+    return bool(pt.is_map(kind)) or (
+        pt.is_nested(kind) and any(has_maps(kind.field(number).type) for number in range(kind.num_fields))
+    )
 
 
 def create_table(target: str, schema: pa.Schema, keys: Sequence[str], server: Server) -> str:

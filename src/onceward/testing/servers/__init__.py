@@ -10,7 +10,7 @@
 
 from onceward.testing.servers.base import Server, ServerMissing
 from onceward.testing.servers.kafka import SOON_BACK, KafkaServer
-from onceward.testing.servers.mariadb import MariaDBServer
+from onceward.testing.servers.mariadb import MariaDBServer, MySQLServer
 from onceward.testing.servers.postgres import PostgresServer
 from onceward.testing.servers.proxy import Proxy
 from onceward.testing.servers.redis import RedisCluster, RedisServer
@@ -19,6 +19,7 @@ __all__ = [
     "SOON_BACK",
     "KafkaServer",
     "MariaDBServer",
+    "MySQLServer",
     "PostgresServer",
     "Proxy",
     "RedisCluster",

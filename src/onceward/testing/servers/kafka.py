@@ -1,4 +1,4 @@
-"""Kafka: one broker that is its own controller (KRaft), from the jars that `tools/setup-kafka` brings."""
+"""Kafka: one broker that is its own controller (KRaft), from the jars that `tools/setup-maven-servers` brings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onceward.testing.servers.base import Server, ServerMissing, free_port
 from onceward.testing.servers.proxy import Proxy
 
 JARS_VARIABLE = "ONCEWARD_KAFKA_JARS"
-"""Names the folder with the broker's jars: `libs` of a Kafka distribution, or what `tools/setup-kafka` made."""
+"""Names the folder with the broker's jars: `libs` of a Kafka distribution, or what `tools/setup-maven-servers` made."""
 
 _JAVA_OPTIONS = (
     "-Xmx512m",
@@ -218,6 +218,6 @@ def _find_jars() -> Path:
         if any(folder.glob("kafka-server-*.jar")) or any(folder.glob("kafka_2.13-*.jar")):
             return folder.resolve()
     raise ServerMissing(
-        f"there are no jars of a Kafka broker (run tools/setup-kafka, or let {JARS_VARIABLE} name the libs folder of a "
-        "Kafka distribution)"
+        "there are no jars of a Kafka broker (run tools/setup-maven-servers, or let "
+        f"{JARS_VARIABLE} name the libs folder of a Kafka distribution)"
     )

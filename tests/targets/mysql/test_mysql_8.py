@@ -1,0 +1,50 @@
+"""The suites on MySQL itself: the two servers differ where it matters (XA, locks, JSON, collations)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import test_mysql_conformance as suite
+import test_mysql_values as values
+from mysql_workspace import MySQLWorkspace
+
+from onceward.contracts import Severity, Workload
+from onceward.testing.servers import MySQLServer, ServerMissing
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def mariadb(without: object) -> Iterator[MySQLServer]:
+    """In the place of the server that the other modules share."""
+    try:
+        server = MySQLServer().start()
+    except ServerMissing as missing:
+        without(str(missing))
+    yield server
+    server.close()
+
+
+class TestAppend(suite.TestAppend):
+    pass
+
+
+class TestAppendByTheOtherWay(suite.TestAppendByTheOtherWay):
+    pass
+
+
+class TestUpsert(suite.TestUpsert):
+    pass
+
+
+test_every_value_comes_back_as_it_went_in = values.test_every_value_comes_back_as_it_went_in
+sinks = values.sinks
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "upsert", "keys": "id"}], ids=["append", "upsert"])
+def test_the_doctor_has_nothing_to_say_against_it(workspace: MySQLWorkspace, options: dict[str, str]) -> None:
+    sink = workspace.sink(**options)
+    findings = {found.about: found for found in sink.diagnose(Workload(2, 10))}
+    assert findings["server"].detail.startswith("MySQL 8.")
+    assert Severity.ERROR not in {found.severity for found in findings.values()}
