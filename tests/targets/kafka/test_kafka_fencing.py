@@ -62,7 +62,7 @@ def test_an_id_that_was_taken_over_is_not_asked_for_again(
     assert write(workspace.sink(id_prefix="old"), numbers(1), epoch=1)
     assert write(workspace.sink(id_prefix="new"), numbers(2), epoch=2)
     taken: list[str] = []
-    monkeypatch.setattr(session, "take_from", lambda other, *_: taken.append(other))
+    monkeypatch.setattr(session, "claim_from", lambda other, *_: taken.append(other))
     assert write(workspace.sink(id_prefix="new"), numbers(3), epoch=3)
     assert taken == []
     assert write(workspace.sink(id_prefix="third"), numbers(4), epoch=4)

@@ -71,7 +71,7 @@ def test_without_the_receipt_the_same_cut_sends_the_row_twice(
     sink = detoured.sink(timeout_s=2)
     assert write(sink, numbers(0), epoch=0)
     lose_every_commit(sink, detoured, 1)
-    monkeypatch.setattr("onceward.sinks.kafka.receipts.Ledger.slots", lambda *_: {})
+    monkeypatch.setattr("onceward.sinks.kafka.receipts.Receipts.slots", lambda *_: {})
     assert write(sink, numbers(1), epoch=1)
     assert ids(detoured.rows()) == [0, 1, 1]
 

@@ -147,7 +147,7 @@ def test_ids_are_fixed_and_those_of_other_jobs_and_sinks_differ() -> None:
 # --- receipts as records ------------------------------------------------------------------------------
 
 
-def receipts(*records: tuple[bytes, bytes | None]) -> Receipts:
+def read(*records: tuple[bytes, bytes | None]) -> Receipts:
     made = Receipts(JOB.name, SinkName("kafka"))
     for record in records:
         made.add(*record)
@@ -155,7 +155,7 @@ def receipts(*records: tuple[bytes, bytes | None]) -> Receipts:
 
 
 def test_records_of_others_and_of_no_one_are_passed_over() -> None:
-    found = receipts(
+    found = read(
         (b"rubbish", b"{}"),
         (b"[1]", b"{}"),
         (b'["ow1","page views","kafka 2","aaaaaaaa",1,0]', b'{"fingerprint":"f","slots":[0]}'),
@@ -170,7 +170,7 @@ def test_a_receipt_of_ours_that_cannot_be_read_stops_the_job(value: bytes) -> No
     from onceward.errors import DamagedFile
 
     with pytest.raises(DamagedFile, match="cannot be read"):
-        receipts((b'["ow1","page views","kafka","aaaaaaaa",1,0]', value))
+        read((b'["ow1","page views","kafka","aaaaaaaa",1,0]', value))
 
 
 def test_a_receipt_without_a_value_only_makes_room() -> None:
@@ -178,9 +178,9 @@ def test_a_receipt_without_a_value_only_makes_room() -> None:
     key = b'["ow1","page views","kafka","aaaaaaaa",%d,0]'
     body = b'{"fingerprint":"f","slots":[0],"rows":1}'
     receipts = [(key % epoch, body) for epoch in range(4)]
-    mark = receipts(*receipts).watermark(Generation("aaaaaaaa"), 3)
+    mark = read(*receipts).watermark(Generation("aaaaaaaa"), 3)
     assert [value for _, value in mark] == [b'{"settled":2}', None, None, None]
-    uncleaned, cleaned = receipts(*receipts, *mark), receipts(receipts[3], *mark)
+    uncleaned, cleaned = read(*receipts, *mark), read(receipts[3], *mark)
     for found in (uncleaned, cleaned):
         assert [receipt.epoch for receipt in found.receipts()] == [3]
         assert found.settled(Generation("aaaaaaaa")) == 2

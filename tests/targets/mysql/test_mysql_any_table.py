@@ -56,14 +56,14 @@ def test_replay_of_one_table(quick: MySQLWorkspace) -> None:
 def hostile(workspace: MySQLWorkspace, patch: pytest.MonkeyPatch) -> None:
     """A server whose defaults are the worst: it notes nothing, invents times, and passes over keys."""
     connect = Session.__init__
-    options = "note_verbosity = '', explicit_defaults_for_timestamp = 0"
+    worst = "note_verbosity = '', explicit_defaults_for_timestamp = 0"
 
     def worsened(self: Session, *args: Any, **options: Any) -> None:
         connect(self, *args, **options)
-        self.execute(f"SET SESSION {options}")
+        self.execute(f"SET SESSION {worst}")
 
     patch.setattr(Session, "__init__", worsened)
-    workspace.query(f"SET SESSION {options}")
+    workspace.query(f"SET SESSION {worst}")
 
 
 def played(workspace: MySQLWorkspace, seeds: Iterable[int]) -> Counter[str]:
