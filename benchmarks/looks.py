@@ -32,10 +32,10 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
     """PostgreSQL, MySQL and Kafka. Redis looks inside the script that writes, without a round trip of its own."""
     with PostgresServer() as postgres:
         sink = PostgresSink(postgres.url, table="rows", mode="upsert", keys=["id"]).choose()
-        yield _cost("PostgresSink upsert", sink, "onceward.sinks.postgres.facts.Watch.held", console)
+        yield _cost("PostgresSink upsert", sink, "onceward.sinks.postgres.facts.TargetFacts.held", console)
     with MariaDBServer() as mariadb:
         sink = MySQLSink(mariadb.url, table="rows", mode="upsert", keys=["id"]).choose()
-        yield _cost("MySQLSink upsert", sink, "onceward.sinks.mysql.facts.Reliance.confirm", console)
+        yield _cost("MySQLSink upsert", sink, "onceward.sinks.mysql.facts.TargetFacts.confirm", console)
     with KafkaServer() as kafka:
         sink = KafkaSink(kafka.bootstrap, topic="rows", key="id", create_partitions=2)
         yield _cost("KafkaSink", sink, "onceward.sinks.kafka.topics.Topics.look", console)
