@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from lone_driver import Watched, context_of, job, publisher_of
 
+from onceward.epoch import Coordinator
 from onceward.errors import Fenced
 from onceward.recovery import Publish, TakeOver, take_survey
 from onceward.recovery.execute import _finish_forgotten
@@ -62,3 +63,15 @@ def test_of_two_drivers_that_open_a_new_checkpoint_the_one_whose_identity_does_n
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, Fenced)
     assert harness.logs.planned() == -1, "it did not begin"
+
+
+def test_the_barrier_of_a_published_epoch_that_runs_again_is_forced_to_the_disk() -> None:
+    """A second driver may have written it again, and a power loss would take it: seed 408646 of the simulation."""
+    harness = job(FakeTransactionalSink, ends=(4,))
+    assert isinstance(harness.life(), Finished)
+    watched = Watched()
+    context = context_of(harness, faults=watched)
+    barrier = context.decisions.barrier(0)
+    assert barrier is not None
+    assert Coordinator(context, published={0: barrier.fingerprint}).begin(0) is None
+    assert watched.first("log sync_barrier 0")

@@ -61,6 +61,8 @@ class Coordinator:
                 raise CheckpointRolledBack(
                     "the offset log changed under a published epoch", epoch=epoch, hint="restart to see the choices"
                 )
+            # A second driver may have written the same entry again since it was forced to the disk.
+            context.decisions.sync_barrier(epoch)
             return None
         takeover = self._takeovers.get(epoch, 0)
         self._refuse_if_fenced(epoch, takeover)
