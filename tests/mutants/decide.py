@@ -11,6 +11,14 @@ POWER_LOSS = "tests/protocol/test_power_loss.py"
 
 RULES = (
     Mutant(
+        name="barrier-of-a-published-epoch-is-synced-again",
+        rule="Before a published epoch is passed over its barrier is durable: another driver may have written it anew.",
+        file="epoch/coordinator.py",
+        old="            context.decisions.sync_barrier(epoch)\n            return None\n",
+        new="            return None\n",
+        tests=("tests/protocol/test_starts.py",),
+    ),
+    Mutant(
         name="published-epoch-is-consumed",
         rule="An undecided epoch that is published already passes without being staged again.",
         file="epoch/coordinator.py",

@@ -26,7 +26,7 @@ def json_lines(table: pa.Table) -> Iterator[pa.Buffer]:
     """The rows as one JSON object a line, in buffers that can be written as they are."""
     for batch in table.combine_chunks().to_batches(max_chunksize=_rows_per_batch(table)):
         lines = _objects(batch.schema.names, batch.columns, end="}\n")
-        yield _bytes_of(lines)
+        yield bytes_of(lines)
 
 
 def json_values(column: pa.Array) -> pa.Array:
@@ -117,7 +117,7 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
-    raw = _bytes_of(texts).to_pybytes()
+    raw = bytes_of(texts).to_pybytes()
     if not _has_any(raw, _TO_ESCAPE):
         return texts
     texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
@@ -212,8 +212,8 @@ def _objects(names: Sequence[str], columns: Sequence[pa.Array], *, end: str) -> 
     return _joined(opened.view(pa.string()), end)
 
 
-def _bytes_of(texts: pa.Array) -> pa.Buffer:
-    """The texts one after the other: the very bytes that Arrow keeps."""
+def bytes_of(texts: pa.Array) -> pa.Buffer:
+    """The texts or bytes one after the other: as Arrow keeps them, without a copy."""
     if not len(texts):
         return pa.py_buffer(b"")
     offsets = memoryview(texts.buffers()[1]).cast("i")

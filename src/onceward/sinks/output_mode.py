@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from onceward.errors import TargetRefused
 
+_INSTEAD = {"replace": 'mode="replace"', "upsert": 'mode="upsert" with keys'}
+
 
 def refuse_output_mode(output_mode: str, mode: str, *, modes: tuple[str, ...]) -> None:
-    """Raise `TargetRefused` where a table in this `mode` would not become the query's result."""
+    """Raise `TargetRefused` where a table in this `mode` would not become the query's result; `modes` the sink has."""
     if output_mode == "complete" and mode == "append":
-        instead = ['mode="replace"', 'mode="upsert" with keys']
         raise TargetRefused(
             "output mode complete gives the whole result in every epoch, and mode append would pile it up",
-            hint="use " + ", or ".join(one for one in instead if any(name in one for name in modes)),
+            hint="use " + ", or ".join(_INSTEAD[other] for other in modes if other != "append"),
         )
     if output_mode != "complete" and mode == "replace":
         raise TargetRefused(

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from onceward.connections.mysql import quoted
-from onceward.sinks.json_text import json_values
+from onceward.sinks.json_text import bytes_of, json_values
 
 _BYTES_AT_ONCE = 16 << 20
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
@@ -51,7 +51,7 @@ def lines(batch: pa.RecordBatch) -> Iterator[memoryview]:
             parts += [_texts(column), "\t"]
         parts[-1] = "\n"
         joined = pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="\\N")
-        yield memoryview(_bytes_of(joined))
+        yield memoryview(bytes_of(joined))
 
 
 def refused(kind: pa.DataType) -> str | None:
@@ -123,7 +123,7 @@ def _finite(column: pa.Array) -> pa.Array:
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
-    raw = _bytes_of(texts).to_pybytes()
+    raw = bytes_of(texts).to_pybytes()
     # One pass over the bytes of all is far faster than looking into each text.
     if len(raw.translate(None, _SPECIAL)) == len(raw):
         return texts
@@ -138,18 +138,8 @@ def _hexadecimal(column: pa.Array) -> pa.Array:
     if not len(column):
         return pa.nulls(0, pa.string())
     _, offsets, _ = column.buffers()
-    digits = pa.py_buffer(_bytes_of(column).to_pybytes().hex().encode())
+    digits = pa.py_buffer(bytes_of(column).to_pybytes().hex().encode())
     starts = pa.Array.from_buffers(pa.int32(), len(column) + 1, [None, offsets], offset=column.offset)
     doubled = pc.multiply(pc.subtract(starts, starts[0]), 2).cast(pa.int32())
     whole = pa.Array.from_buffers(pa.string(), len(column), [None, doubled.buffers()[1], digits])
     return pc.if_else(column.is_valid(), whole, pa.scalar(None, pa.string())) if column.null_count else whole
-
-
-def _bytes_of(texts: pa.Array) -> pa.Buffer:
-    """The values one after the other: the very bytes that Arrow keeps."""
-    if not len(texts):
-        return pa.py_buffer(b"")
-    offsets = memoryview(texts.buffers()[1]).cast("i")
-    first, last = offsets[texts.offset], offsets[texts.offset + len(texts)]
-    data = texts.buffers()[2]
-    return data.slice(first, last - first) if data is not None else pa.py_buffer(b"")
