@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 import importlib.util
 import os
 import re
@@ -120,6 +121,8 @@ class Session:
         from adbc_driver_postgresql import dbapi
 
         self.address = address
+        # What the server process of this transaction has prepared, once it was asked.
+        self._prepared: Sequence[str] | None = None
         with self._as_postgres_error():
             self._connection = dbapi.connect(address.url, autocommit=True)
 
@@ -128,6 +131,23 @@ class Session:
         with self._as_postgres_error(), self._connection.cursor() as cursor:
             cursor.execute(statement, parameters or None)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def run_prepared(self, statement: str, *parameters: str | None) -> list[tuple[Any, ...]]:
+        """The same for a query that each transaction runs: the server plans it once. Its parameters are text.
+
+        Only inside a transaction: a pooler stays with one server process that long, and no longer.
+        """
+        name = f"onceward_{hashlib.sha256(statement.encode()).hexdigest()[:16]}"
+        if self._prepared is None:
+            self.limit()
+        if name not in (self._prepared or ()):
+            self.run(f"PREPARE {name} ({', '.join('text' for _ in parameters)}) AS {statement}")
+        given = ", ".join("NULL" if value is None else literal(value) for value in parameters)
+        with self._as_postgres_error(), self._connection.cursor() as cursor:
+            # The driver would else put it into a COPY, which takes no EXECUTE.
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            cursor.execute(f"EXECUTE {name} ({given})")
+            return list(cursor.fetchall())
 
     def copy(self, table: str, schema: str | None, rows: pa.RecordBatchReader | pa.Table) -> int:
         """Append rows by binary COPY, column by column of the same name. Without a schema: a temporary table."""
@@ -165,10 +185,11 @@ class Session:
 
     def begin(self) -> None:
         """In an isolation that sees what others committed while we waited for a lock, whatever the server's default."""
+        self._prepared = None
         self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
 
-    def limits(self, *, gives_up_idle: bool = False) -> str:
-        """SQL for the list of a SELECT that comes early in a transaction: what follows waits for nothing without end.
+    def limit(self, *more: str, parameters: Sequence[object] = (), gives_up_idle: bool = False) -> None:
+        """Early in a transaction: what follows waits for nothing without end. `more` is evaluated after that, in order.
 
         For the transaction only, since a session may be another one's next, behind a pooler. `statement_timeout` must
         not hold for COMMIT PREPARED: while that waits for a synchronous standby, to cancel it is to confirm it. The
@@ -177,11 +198,10 @@ class Session:
         bounds = {"lock_timeout": self.address.lock_timeout_s, "statement_timeout": self.address.timeout_s}
         if gives_up_idle:
             bounds["idle_in_transaction_session_timeout"] = self.address.timeout_s
-        return ", ".join(f"set_config('{name}', '{round(after * 1000)}', true)" for name, after in bounds.items())
-
-    def limit(self) -> None:
-        """The same, where no statement takes them along."""
-        self.run(f"SELECT {self.limits()}")
+        limits = [f"set_config('{name}', '{round(after * 1000)}', true)" for name, after in bounds.items()]
+        prepared = "(SELECT string_agg(name, ' ') FROM pg_prepared_statements)"
+        ((names, *_),) = self.run(f"SELECT {', '.join([prepared, *limits, *more])}", *parameters)
+        self._prepared = (names or "").split()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -334,7 +354,8 @@ def quoted(identifier: str) -> str:
 
 def literal(text: str) -> str:
     """A string constant, for the few statements that take no parameters."""
-    return "'" + text.replace("'", "''") + "'"
+    is_escaped = "\\" in text
+    return ("E" if is_escaped else "") + "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from onceward.connections import postgres
 from onceward.connections.postgres import Session
 from onceward.contracts import AnySink, TransactionalWriteAheadSink
 from onceward.errors import TargetChanged
@@ -158,7 +160,31 @@ def test_the_look_costs_one_lock_and_one_statement_an_epoch(
         sent.append(statement)
         return run(self, statement, *parameters)
 
+    def looked(self: Session, statement: str, *parameters: str | None) -> list[tuple[Any, ...]]:
+        before = len(sent)
+        found = look(self, statement, *parameters)
+        looks.append(sent[before:])
+        return found
+
+    look, looks = Session.run_prepared, list[list[str]]()
     monkeypatch.setattr(Session, "run", watched)
-    deliver(sink, [rows(1)], epoch=1)
-    assert len([one for one in sent if "pg_trigger" in one]) == 1
-    assert len([one for one in sent if one.startswith("LOCK TABLE")]) == 1
+    monkeypatch.setattr(Session, "run_prepared", looked)
+    for epoch in (1, 2):
+        deliver(sink, [rows(epoch)], epoch=epoch)
+    assert len(looks) == 2
+    # The server plans it once: no other statement goes with it from the second epoch on.
+    assert looks[1] == []
+    assert len([one for one in sent if one.startswith("LOCK TABLE")]) == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pooler_may_give_each_transaction_another_server_process(place: Place, mode: str) -> None:
+    """Which has not prepared the look, or has, whatever the one before had."""
+    sink = started(place, mode)
+    deliver(sink, [rows(1)])
+    for epoch, forgets in enumerate((True, False, True), start=1):
+        if forgets:
+            for session in postgres._idle[os.getpid()]:
+                session.run("DEALLOCATE ALL")
+        deliver(sink, [rows(epoch + 1)], epoch=epoch)
+    assert {row["k"] for row in place.rows()} >= {4}

@@ -6,18 +6,19 @@ It is read from the catalog alone, and through no function that would wait for a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onceward.connections.postgres import PostgresError, Session, quoted
+from onceward.connections.postgres import PostgresError, quoted
 
 _NO_SCHEMA = ("3F000", "42P01")
 # A domain may stand on a domain; the modifier that counts is the one nearest to the type itself.
 _COLUMNS = """\
 SELECT json_agg(json_build_object('name', a.attname, 'kind',
         CASE WHEN t.typtype = 'e' THEN 'enum'
-            WHEN t.typtype = 'b' AND (n.nspname = 'pg_catalog' OR t.typname = 'citext') THEN t.typname
+            WHEN t.typtype = 'b' AND (t.typnamespace = 'pg_catalog'::regnamespace OR t.typname = 'citext')
+                THEN t.typname
             ELSE 'other' END,
     'modifier', b.modifier, 'printed', format_type(a.atttypid, a.atttypmod),
     'collation', CASE WHEN a.attcollation NOT IN (0, 100)
@@ -32,36 +33,35 @@ FROM (
         SELECT b.attnum, t.typbasetype, t.typtypmod FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd'
     )
     SELECT attnum, type, modifier FROM based
-) AS b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd' JOIN pg_namespace n ON n.oid = t.typnamespace
+) AS b JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd'
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = b.attnum"""
 # What an index takes for equal: its operator class names the operator, and the type it compares as. A type's own
 # default class has one too, which sorting and grouping use. Columns that an index only carries along (INCLUDE) make
 # nothing unique.
 _KEY_PARTS = """\
-SELECT json_agg(json_build_object('column', a.attname, 'operator', format('OPERATOR(%I.%s)', opn.nspname, op.oprname),
-    'compared_as', CASE WHEN it.typtype <> 'p' AND it.oid <> b.type THEN format_type(it.oid, NULL) END,
-    'collation', CASE WHEN co.oid IS NOT NULL THEN format('%I.%I', con.nspname, co.collname) END,
-    'is_deterministic', coalesce(co.collisdeterministic, true),
+SELECT json_agg(json_build_object('column', a.attname,
+    'operator', (SELECT format('OPERATOR(%s.%s)', oprnamespace::regnamespace, oprname)
+        FROM pg_operator WHERE oid = ao.amopopr),
+    'compared_as', (SELECT format_type(oid, NULL) FROM pg_type WHERE oid = oc.opcintype AND typtype <> 'p' AND oid <> (
+        WITH RECURSIVE based AS (
+            SELECT a.atttypid AS type
+            UNION ALL SELECT t.typbasetype FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd'
+        )
+        SELECT b.type FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype <> 'd')),
+    'collation', (SELECT format('%s.%I', collnamespace::regnamespace, collname)
+        FROM pg_collation WHERE oid = i.indcollation[k.place]),
+    'is_deterministic', coalesce(
+        (SELECT collisdeterministic FROM pg_collation WHERE oid = i.indcollation[k.place]), true),
     'class', oc.opcname,
     'is_default', EXISTS (SELECT FROM pg_opclass d JOIN pg_amop da ON da.amopfamily = d.opcfamily
         AND da.amoplefttype = d.opcintype AND da.amoprighttype = d.opcintype AND da.amopstrategy = 3
-        WHERE d.opcmethod = oc.opcmethod AND d.opcdefault AND da.amopopr = op.oid)
+        WHERE d.opcmethod = oc.opcmethod AND d.opcdefault AND da.amopopr = ao.amopopr)
     ) ORDER BY k.place)
 FROM generate_series(0, i.indnkeyatts - 1) AS k (place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.place]
-JOIN LATERAL (
-    WITH RECURSIVE based AS (
-        SELECT a.atttypid AS type
-        UNION ALL SELECT t.typbasetype FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype = 'd'
-    )
-    SELECT b.type FROM based b JOIN pg_type t ON t.oid = b.type WHERE t.typtype <> 'd'
-) AS b ON true
-JOIN pg_opclass oc ON oc.oid = i.indclass[k.place] JOIN pg_type it ON it.oid = oc.opcintype
+JOIN pg_opclass oc ON oc.oid = i.indclass[k.place]
 JOIN pg_amop ao ON ao.amopfamily = oc.opcfamily AND ao.amoplefttype = oc.opcintype
-    AND ao.amoprighttype = oc.opcintype AND ao.amopstrategy = 3
-JOIN pg_operator op ON op.oid = ao.amopopr JOIN pg_namespace opn ON opn.oid = op.oprnamespace
-LEFT JOIN pg_collation co ON co.oid = i.indcollation[k.place]
-LEFT JOIN pg_namespace con ON con.oid = co.collnamespace"""
+    AND ao.amoprighttype = oc.opcintype AND ao.amopstrategy = 3"""
 # An index that is attached to one of the parent table is told with that one, as is a trigger that was cloned from it:
 # a new partition then changes nothing. An index that is still being built, or built anew, is none yet.
 _INDEXES = f"""\
@@ -206,10 +206,10 @@ class Table:
         return self.columns.get(name) or self.columns.get(name.lower())
 
 
-def describe(session: Session, *names: str) -> list[Table | None]:
+def describe(run: Callable[..., list[tuple[Any, ...]]], *names: str) -> list[Table | None]:
     """The tables of these names, at most three, as they are now; None for one that does not exist."""
     try:
-        rows = session.run(_QUERY, *names, *[None] * (3 - len(names)))
+        rows = run(_QUERY, *names, *[None] * (3 - len(names)))
     except PostgresError as error:
         if error.sqlstate in _NO_SCHEMA:
             return [None] * len(names)

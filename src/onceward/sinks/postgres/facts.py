@@ -6,7 +6,8 @@ rules until it ends, so that what is found stays true.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from onceward.connections.postgres import PostgresError, Session
 from onceward.contracts import refuse_change
@@ -30,17 +31,11 @@ class TargetFacts:
         self._filled: frozenset[str] | None = None
         self.facts: Mapping[str, str] | None = None
 
-    def describe(self, session: Session) -> tuple[Table | None, list[Table]]:
-        """The table, and those for the receipts as far as they exist. One statement, which waits for no lock."""
-        names = (str(self._target.table), self._receipts.receipts, self._receipts.watermarks)
-        table, *receipts = describe(session, *names)
-        return table, [found for found in receipts if found is not None]
-
     def begin(self, session: Session, filled: Iterable[str]) -> None:
         """At a start, when the table has been checked and fits: from here on it stays as it is. The stream fills these
         of its columns."""
         self._filled = frozenset(filled)
-        table, receipts = self.describe(session)
+        table, receipts = self._describe(session.run)
         if table is None:
             raise TargetRefused(f"the table {self._target.table} is not found", hint="check the search path")
         refuse_hazards(table, self._target)
@@ -56,7 +51,7 @@ class TargetFacts:
             if classify(error) is not ErrorClass.TARGET:
                 raise
             raise as_told(error, str(self._target.table), epoch=epoch) from None
-        table, receipts = self.describe(session)
+        table, receipts = self._describe(session.run_prepared)
         if table is None:
             raise TargetChanged(
                 f"there is no table {self._target.table} any more",
@@ -69,6 +64,12 @@ class TargetFacts:
             self.facts = now
         refuse_change(self.facts, now, epoch=epoch)
         return table
+
+    def _describe(self, run: Callable[..., list[tuple[Any, ...]]]) -> tuple[Table | None, list[Table]]:
+        """The table, and those for the receipts as far as they exist. One statement, which waits for no lock."""
+        names = (str(self._target.table), self._receipts.receipts, self._receipts.watermarks)
+        table, *receipts = describe(run, *names)
+        return table, [found for found in receipts if found is not None]
 
     def _facts_of(self, table: Table, receipts: Iterable[Table]) -> dict[str, str]:
         facts = {

@@ -65,7 +65,7 @@ def check(
 
 
 def _check_table(session: Session, target: Options, schema: pa.Schema) -> Table:
-    (table,) = describe(session, str(target.table))
+    (table,) = describe(session.run, str(target.table))
     statement = create_table(target, schema)
     if table is None and not target.create_table:
         raise TargetRefused(f"there is no table {target.table} in {target.address}", hint=f"run: {statement}")
@@ -82,7 +82,7 @@ def _check_table(session: Session, target: Options, schema: pa.Schema) -> Table:
                     f"the table {target.table} does not exist and cannot be made: {error}",
                     hint=f"run as someone who may: {statement}",
                 ) from None
-        (table,) = describe(session, str(target.table))
+        (table,) = describe(session.run, str(target.table))
     if table is None:
         raise TargetRefused(f"the table {target.table} was made and is not found", hint="check the search path")
     refuse_hazards(table, target)

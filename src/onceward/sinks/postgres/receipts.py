@@ -195,12 +195,12 @@ def lock(session: Session, job: JobIdentity, sink: SinkName) -> None:
     name = "\0".join((job.name, job.generation, sink))
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
     try:
-        # The list is worked off from left to right.
-        session.run(
-            f"SELECT {session.limits(gives_up_idle=True)}, pg_advisory_xact_lock($1)::text, "
+        session.limit(
+            "pg_advisory_xact_lock($1)::text",
             "CASE WHEN current_setting('synchronous_commit') = 'off' "
             "THEN set_config('synchronous_commit', 'local', true) END",
-            number,
+            parameters=[number],
+            gives_up_idle=True,
         )
     except PostgresError as error:
         if error.sqlstate != _LOCK_TIMED_OUT:
