@@ -377,7 +377,7 @@ RULES = (
     Mutant(
         name="older-epochs-are-not-replayed-over-newer-ones",
         rule="A replay that would put older rows after newer ones is asked for, never done by itself.",
-        file="recovery/replay.py",
+        file="admin/replay.py",
         old="    if not out_of_order:\n",
         new="    if False:\n",
         tests=WENT_BACK,

@@ -16,6 +16,18 @@ import pytest
 from sink_cases import table_rows
 
 from onceward import errors
+from onceward.admin import (
+    Proposal,
+    divert_poison,
+    propose_accept_loss,
+    propose_epoch_is_published,
+    propose_identity,
+    propose_slot_is_in,
+    propose_withdraw,
+    record,
+    replay,
+    write_identity,
+)
 from onceward.contracts import refuse_change
 from onceward.epoch import PublishLimits, RunContext
 from onceward.errors import (
@@ -40,23 +52,7 @@ from onceward.errors import (
 )
 from onceward.identity import SinkName
 from onceward.journal import Resolutions, Retention
-from onceward.recovery import (
-    Accept,
-    Proposal,
-    Publish,
-    Settle,
-    divert_poison,
-    inspect_checkpoint,
-    look_at,
-    propose_accept_loss,
-    propose_epoch_is_published,
-    propose_identity,
-    propose_slot_is_in,
-    propose_withdraw,
-    record,
-    replay,
-    write_identity,
-)
+from onceward.recovery import Accept, Publish, Settle, inspect_checkpoint, look_at
 from onceward.sinks import SQLiteSink
 from onceward.spark.rewind import rewind
 from onceward.storage import LocalStorage

@@ -3,9 +3,10 @@
 import pytest
 from sink_cases import SMALL
 
+from onceward.admin import Verdict, abort_by_hand, commit_by_hand, in_doubt
 from onceward.epoch import RunContext
 from onceward.errors import ConfigurationError
-from onceward.recovery import Verdict, abort_by_hand, commit_by_hand, in_doubt, look_at
+from onceward.recovery import look_at
 from onceward.testing import Behaviour, CrashAt, FakeTwoPhaseSink, Harness, MemoryTarget, SinkUnderTest
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from sink_cases import table_rows
 
+from onceward.admin import divert_poison, find_poison
 from onceward.errors import ConfigurationError, RowsRejected
-from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.recovery import look_at
 from onceward.sinks import SQLiteSink
 from onceward.storage import LocalStorage
 from onceward.testing import Behaviour, DirectoryLogs, Failed, Finished, Harness, SinkUnderTest, Source

@@ -7,21 +7,12 @@ from typing import Any
 
 import pytest
 
+from onceward.admin import Verdict, abort_strays, in_doubt, propose_accept_loss, record, strays, to_abort
 from onceward.epoch import RunContext
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.journal import Kind, Resolutions
-from onceward.recovery import (
-    Accept,
-    Verdict,
-    abort_strays,
-    in_doubt,
-    look_at,
-    propose_accept_loss,
-    record,
-    strays,
-    to_abort,
-)
+from onceward.recovery import Accept, look_at
 from onceward.testing import (
     Behaviour,
     DiesAt,

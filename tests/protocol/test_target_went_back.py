@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from sink_cases import fake, files
 
+from onceward.admin import Verdict, abort_by_hand, commit_by_hand, in_doubt, plan_replay, replay
 from onceward.contracts import Guarantee
 from onceward.epoch import Publisher, PublishLimits, orphans
 from onceward.errors import ConfigurationError, ReceiptsMoved, TargetRolledBack
 from onceward.identity import Fingerprint, SinkName
 from onceward.journal import Marker, Retention
-from onceward.recovery import Plan, Verdict, abort_by_hand, commit_by_hand, in_doubt, plan_replay, replay
+from onceward.recovery import Plan
 from onceward.recovery.start import inspect_checkpoint, look_at
 from onceward.spark.retention import retention_from
 from onceward.testing import (

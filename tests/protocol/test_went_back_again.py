@@ -7,11 +7,11 @@ import pytest
 from sink_cases import fake
 from test_target_went_back import KEEPING, SOURCE, Movable, context_of, refusal, target_of, went_back
 
+from onceward.admin import plan_replay, replay
 from onceward.contracts import Guarantee, SlotValues
 from onceward.epoch import PublishLimits
 from onceward.identity import JobIdentity
 from onceward.journal import Diversion, Diversions, Marker
-from onceward.recovery import plan_replay, replay
 from onceward.testing import (
     DiesAt,
     FakeTransactionalSink,

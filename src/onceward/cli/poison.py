@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from onceward.admin import divert_poison, find_poison
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
 from onceward.job import job_context
-from onceward.recovery import divert_poison, find_poison
 
 poison = typer.Typer(
     help="Show the rows that a target rejects, and divert them to a file so that the job can go on.",

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from onceward.admin import Replay, plan_replay
+from onceward.admin import replay as publish_again
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
 from onceward.job import job_context
-from onceward.recovery import Replay, plan_replay
-from onceward.recovery import replay as publish_again
 
 
 def replay(

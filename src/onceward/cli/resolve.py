@@ -7,13 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onceward.cli.ask import Because, Yes, ask, who
-from onceward.cli.load import load_job
-from onceward.cli.show import out, show_json
-from onceward.epoch import RunContext
-from onceward.identity import JobName, SinkName
-from onceward.job import job_context, job_parts
-from onceward.recovery import (
+from onceward.admin import (
     Proposal,
     propose_accept_loss,
     propose_epoch_is_published,
@@ -23,6 +17,12 @@ from onceward.recovery import (
     record,
     write_identity,
 )
+from onceward.cli.ask import Because, Yes, ask, who
+from onceward.cli.load import load_job
+from onceward.cli.show import out, show_json
+from onceward.epoch import RunContext
+from onceward.identity import JobName, SinkName
+from onceward.job import job_context, job_parts
 
 resolve = typer.Typer(
     help="Say what onceward cannot know, so that a job which was refused goes on. Stop the job first.",

@@ -12,11 +12,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from onceward.admin import in_doubt
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
 from onceward.job import job_context
 from onceward.observe import CheckpointStatus, EpochState, read_state, read_status, with_in_doubt
-from onceward.recovery import in_doubt
 from onceward.storage import local_path
 
 _COLOURS = {"settled": "green", "decided": "yellow", "staged": "cyan", "planned": "dim", "lost": "bold red"}

@@ -8,21 +8,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from onceward.admin import InDoubt, Verdict, abort_by_hand, abort_strays, commit_by_hand, in_doubt, strays, to_abort
 from onceward.cli.ask import Because, Yes, ask, who
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
 from onceward.epoch import RunContext
 from onceward.job import job_context
-from onceward.recovery import (
-    InDoubt,
-    Verdict,
-    abort_by_hand,
-    abort_strays,
-    commit_by_hand,
-    in_doubt,
-    strays,
-    to_abort,
-)
 
 transactions = typer.Typer(
     help="Show the transactions that wait in a job's targets; commit or abort one by hand.", no_args_is_help=True

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from onceward.admin import warn_of_strays
 from onceward.clock import SystemClock
 from onceward.contracts import (
     AnySink,
@@ -55,6 +56,7 @@ def open_job_checkpoint(
         limits=limits,
         on_plan=on_plan,
     )
+    warn_of_strays(opened.context)
     for removed in remove_leftovers(root):
         log.info("removed %s: a driver died, or lost its power, while Spark began", removed)
     if put_back(root, opened.record.query):

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from onceward.admin import InDoubt
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName
 from onceward.journal import EpochFiles, IdentityFile, Manifest, Register, Resolutions, SettledLog
 from onceward.journal.resolutions import describe
 from onceward.observe.state import EpochState
-from onceward.recovery import InDoubt
 from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage

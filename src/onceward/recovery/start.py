@@ -34,7 +34,6 @@ from onceward.recovery.execute import recover
 from onceward.recovery.identify import identify, is_copy, read_identity, refuse_older_copy, refuse_unlike
 from onceward.recovery.plan import Accept, Plan, Refuse, RepairLog, make_plan
 from onceward.recovery.repair import repair, repairs_needed
-from onceward.recovery.strays import warn_of_strays
 from onceward.recovery.survey import Survey, take_survey
 from onceward.recovery.targets import (
     came_back,
@@ -110,7 +109,6 @@ def open_checkpoint(
         known = frozenset(record.known)
         done = recover(context, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
     _warn_of_damage(survey)
-    warn_of_strays(context)
     begun_as = record.guarantee_of
     coordinator = Coordinator(context, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
     return Opened(context, coordinator, record)

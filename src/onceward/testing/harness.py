@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from onceward.admin import warn_of_strays
 from onceward.contracts import AnySink, Clock, Guarantee, Hooks, Storage, TwoPhaseCommitSink
 from onceward.epoch import Coordinator, EpochAssignment, Publisher, PublishLimits, RunContext, SlotAck, stage_slot
 from onceward.errors import OncewardError
@@ -249,6 +250,7 @@ class Harness:
             limits=self.limits,
             on_plan=self.plans.append,
         )
+        warn_of_strays(opened.context)
         driver = _Driver(self, opened.context, opened.coordinator, Publisher(opened.context, self.limits), behaviour)
         engine = Engine(
             logs=logs,

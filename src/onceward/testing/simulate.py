@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
+from onceward.admin import propose_accept_loss, propose_epoch_is_published, record, replay
 from onceward.contracts import AnySink, Guarantee, WriteAheadSink
 from onceward.epoch import Publisher, PublishLimits
 from onceward.errors import (
@@ -27,7 +28,6 @@ from onceward.errors import (
 from onceward.identity import SinkName
 from onceward.journal import Retention, forget_settled
 from onceward.journal.settled import KEPT
-from onceward.recovery import propose_accept_loss, propose_epoch_is_published, record, replay
 from onceward.testing.engine import ConcurrentUpdate, Source
 from onceward.testing.fakes import (
     FakeSlotwiseSink,

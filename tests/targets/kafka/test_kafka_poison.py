@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 from topics import KafkaWorkspace
 
+from onceward.admin import divert_poison, find_poison
 from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected
 from onceward.identity import JobIdentity
-from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.recovery import look_at
 from onceward.sinks import KafkaSink
 from onceward.storage import LocalStorage
 from onceward.testing import DirectoryLogs, Failed, Finished, Harness, SinkUnderTest, Source

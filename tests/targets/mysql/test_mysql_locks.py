@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 from mysql_workspace import JOB, MySQLWorkspace
 
+from onceward.admin import find_poison
 from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import Committed, Handle, Receipt, Severity, SlotContext, SlotValues, TryAgain, Workload
 from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed, RowsRejected, TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, RunId
-from onceward.recovery import find_poison, look_at
+from onceward.recovery import look_at
 from onceward.sinks import MySQLSink
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from mysql_workspace import JOB, MySQLWorkspace, send
 
+from onceward.admin import divert_poison, find_poison
 from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected
-from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.recovery import look_at
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql.errors import TABLE
 from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from mysql_workspace import JOB, MySQLWorkspace, send
 
+from onceward.admin import divert_poison, find_poison
 from onceward.connections.mysql import Session
 from onceward.contracts import Receipt, SlotValues, TryAgain
 from onceward.errors import CheckpointRolledBack, RowsRejected, TargetChanged
 from onceward.identity import Fingerprint
-from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.recovery import look_at
 from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.conformance.base import AT
 from onceward.testing.engine import SCHEMA as ENGINE_SCHEMA

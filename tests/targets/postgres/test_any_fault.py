@@ -12,8 +12,9 @@ from random import Random
 
 import pytest
 
+from onceward.admin import divert_poison, find_poison
 from onceward.errors import RowsRejected
-from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.recovery import look_at
 from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 

@@ -17,11 +17,12 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
+from onceward.admin import find_poison
 from onceward.connections.postgres import Address, PostgresError, Session
 from onceward.contracts import Committed, Severity, SlotContext, TryAgain, Workload
 from onceward.epoch import PublishLimits
 from onceward.errors import PublishFailed, RowsRejected, TargetChanged, TargetRefused, TargetUnavailable
-from onceward.recovery import find_poison, look_at
+from onceward.recovery import look_at
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
 from onceward.testing import Crashed, Failed, Harness, SinkUnderTest, Source

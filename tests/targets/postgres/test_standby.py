@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import pytest
 
+from onceward.admin import replay
 from onceward.epoch import PublishLimits
 from onceward.errors import TargetRolledBack
 from onceward.journal import Retention
-from onceward.recovery import look_at, replay
+from onceward.recovery import look_at
 from onceward.testing import Faults, Finished, Harness
 from onceward.testing.servers import PostgresServer
 

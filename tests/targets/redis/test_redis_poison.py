@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shapes import JOB, Reader, Row, send, slot_of, write
 
+from onceward.admin import divert_poison, find_poison
 from onceward.contracts import TryAgain
 from onceward.epoch import RunContext
 from onceward.errors import RowsRejected
-from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.recovery import look_at
 from onceward.sinks import RedisSink
 from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.servers import RedisCluster, RedisServer

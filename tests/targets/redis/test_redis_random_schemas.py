@@ -16,8 +16,9 @@ import pytest
 from redis_worlds import World, expected, is_same, world_of
 from shapes import JOB, Reader, send, slot_of
 
+from onceward.admin import divert_poison, find_poison
 from onceward.errors import RowsRejected, TargetRefused
-from onceward.recovery import divert_poison, find_poison, look_at
+from onceward.recovery import look_at
 from onceward.sinks import RedisSink
 from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.servers import RedisServer

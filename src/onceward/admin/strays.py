@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from onceward.admin.in_doubt import InDoubt, Verdict
 from onceward.contracts import Handle, TwoPhaseCommitSink
 from onceward.epoch import PendingTransaction, RunContext, age_of, since_of
 from onceward.epoch.run_context import log
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName, sink_digest
 from onceward.journal import IdentityFile, IdentityRecord, Kind, Resolution, Resolutions
-from onceward.recovery.in_doubt import InDoubt, Verdict
 
 
 @dataclass(frozen=True, slots=True)

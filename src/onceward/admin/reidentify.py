@@ -6,11 +6,11 @@ import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 
+from onceward.admin.resolve import Proposal, record
 from onceward.contracts import AnySink, Clock, DecisionLog, Storage, TwoPhaseCommitSink
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import Generation, JobIdentity, JobName, TransactionName, new_generation
 from onceward.journal import IdentityFile, IdentityRecord, Kind, Register, Resolution, SettledLog
-from onceward.recovery.resolve import Proposal, record
 from onceward.wal import FOLDER as WAL_FOLDER
 
 
