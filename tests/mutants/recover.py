@@ -11,6 +11,7 @@ LOGS = ("tests/protocol/test_spark_logs.py",)
 REPAIRS = ("tests/protocol/test_power_loss.py::test_s74_repairs",)
 SYNCS = ("tests/unit/test_order_of_syncs.py",)
 WENT_BACK = ("tests/protocol/test_target_went_back.py",)
+EXITS = ("tests/protocol/test_exits.py",)
 
 RULES = (
     Mutant(
@@ -105,9 +106,9 @@ RULES = (
     Mutant(
         name="forgotten-decision-of-a-settled-epoch",
         rule="An epoch that another driver settled between survey and step is not published again.",
-        file="recovery/execute.py",
-        old="    if context.watermark() >= epoch:\n        return\n",
-        new="",
+        file="epoch/publish.py",
+        old="        if self._context.watermark() < epoch:\n            self._end(found, contradiction)",
+        new="        self._end(found, contradiction)",
         tests=STARTS,
     ),
     Mutant(
@@ -274,9 +275,17 @@ RULES = (
         name="transaction-that-came-back-is-committed",
         rule="A transaction of a settled epoch that a target holds prepared again is committed before anything else.",
         file="recovery/start.py",
-        old="            Publisher(context, limits).commit_survivors(held)\n",
-        new="            pass\n",
+        old="        Publisher(context, limits).commit_survivors(held)\n",
+        new="        pass\n",
         tests=WENT_BACK,
+    ),
+    Mutant(
+        name="what-a-start-changed-is-surveyed-again",
+        rule="A survey from before the identity changed, or before transactions were committed, is not acted upon.",
+        file="recovery/start.py",
+        old="survey if is_as_surveyed else None",
+        new="survey",
+        tests=EXITS,
     ),
     Mutant(
         name="moved-receipts-are-refused",

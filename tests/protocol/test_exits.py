@@ -29,7 +29,7 @@ from onceward.admin import (
     write_identity,
 )
 from onceward.contracts import refuse_change
-from onceward.epoch import PublishLimits, RunContext
+from onceward.epoch import Publish, PublishLimits, RunContext, Settle
 from onceward.errors import (
     CheckpointCopied,
     CheckpointRefused,
@@ -52,7 +52,7 @@ from onceward.errors import (
 )
 from onceward.identity import SinkName
 from onceward.journal import Resolutions, Retention
-from onceward.recovery import Accept, Publish, Settle, inspect_checkpoint, look_at
+from onceward.recovery import Accept, inspect_checkpoint, look_at
 from onceward.sinks import SQLiteSink
 from onceward.spark.rewind import rewind
 from onceward.storage import LocalStorage

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from onceward.contracts import Receipt
-from onceward.epoch import PendingTransaction
+from onceward.epoch import EpochSurvey, PendingTransaction, Publish, ReportLost, Settle
 from onceward.errors import CheckpointReplaced, CheckpointRolledBack, CheckpointUnknown, DamagedFile
 from onceward.identity import (
     IMMEDIATE,
@@ -18,20 +18,8 @@ from onceward.identity import (
     SinkName,
     TransactionName,
 )
-from onceward.journal import EpochFiles, Manifest, SinkEntry, SlotEntry
-from onceward.recovery import (
-    Accept,
-    AlreadyPublished,
-    EpochSurvey,
-    Publish,
-    Reap,
-    Refuse,
-    ReportLost,
-    Settle,
-    Survey,
-    TakeOver,
-    make_plan,
-)
+from onceward.journal import Manifest, SinkEntry, SlotEntry
+from onceward.recovery import Accept, AlreadyPublished, Reap, Refuse, Survey, TakeOver, make_plan
 
 JOB = JobIdentity(JobName("job"), Generation("aaaaaaaa"))
 OTHER = Generation("bbbbbbbb")
@@ -53,7 +41,7 @@ def receipt(
 
 
 def epoch(number: int, found: Manifest | None, *, engine_made: bool = False) -> EpochSurvey:
-    return EpochSurvey(number, TODAY, EpochFiles(), found, engine_made)
+    return EpochSurvey(number, TODAY, found, engine_made)
 
 
 def survey(
@@ -87,8 +75,15 @@ DECIDED = [
     ),
     pytest.param(epoch(0, manifest(0)), (receipt(0, 1),), Publish(0, slots=2, receipts=1), id="some"),
     pytest.param(epoch(0, manifest(0)), (), Publish(0, slots=2, receipts=0), id="none"),
+    pytest.param(
+        epoch(0, manifest(0)),
+        (receipt(0, 0), replace(receipt(0, 1), is_whole=False)),
+        Publish(0, slots=2, receipts=1),
+        id="one slot in part",
+    ),
     pytest.param(epoch(0, manifest(0, slots=0)), (), Settle(0, "nothing to publish"), id="empty epoch"),
     pytest.param(epoch(0, None), (), ReportLost(0), id="no manifest"),
+    pytest.param(EpochSurvey(0, None, manifest(0)), (receipt(0, 1),), Publish(0, slots=2, receipts=1), id="no barrier"),
     pytest.param(epoch(0, None, engine_made=True), (), Settle(0, "made by Spark alone"), id="repartitioned offline"),
 ]
 

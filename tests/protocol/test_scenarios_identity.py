@@ -37,7 +37,7 @@ from onceward.testing import (
     Source,
 )
 from onceward.testing.engine import SCHEMA
-from onceward.testing.fakes import Prepared
+from onceward.testing.fake_sinks import Prepared
 
 KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])
 Kind = Callable[..., Any]

@@ -14,7 +14,7 @@ from onceward.epoch import Publisher, RunContext, housekeeping, publish, takeove
 from onceward.identity import TransactionName
 from onceward.journal import Manifest, Marker
 from onceward.recovery import TakeOver, execute, plan
-from onceward.testing.fakes import FakeTwoPhaseSink, MemoryTarget
+from onceward.testing.fake_sinks import FakeTwoPhaseSink, MemoryTarget
 from onceward.testing.simulate import Violation, WatchedLogs, simulate
 
 SEEDS = 1_000
@@ -66,7 +66,7 @@ def epochs_are_published_newest_first(patch: pytest.MonkeyPatch) -> None:
     def publish_decided(self: Any) -> int:
         decided: int = self._context.decisions.decided()
         for epoch in range(decided, self._context.watermark(), -1):
-            self._publish_epoch(epoch)
+            self.publish_epoch(epoch)
         return decided
 
     patch.setattr(Publisher, "publish_decided", publish_decided)

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from lone_driver import Watched, context_of, job, publisher_of
 
-from onceward.epoch import Coordinator
+from onceward.epoch import Coordinator, Publish
 from onceward.errors import Fenced
-from onceward.recovery import Publish, TakeOver, take_survey
-from onceward.recovery.execute import _finish_forgotten
+from onceward.recovery import TakeOver, take_survey
 from onceward.testing import DiesAt, Failed, FakeTransactionalSink, FakeTwoPhaseSink, Finished, PausedAt
 
 KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])
@@ -51,8 +50,18 @@ def test_a_forgotten_decision_that_another_driver_has_settled_meanwhile_needs_no
     """Its manifest is gone with the settling: that is no contradiction."""
     harness = job(kind, ends=(4,))
     harness.drain()
-    _finish_forgotten(context_of(harness), 0, publisher_of(harness))
+    publisher_of(harness).publish_forgotten(0)
     assert harness.problems() == []
+
+
+@KINDS
+def test_a_start_asks_the_targets_for_their_receipts_once(kind: Kind) -> None:
+    harness = job(kind, ends=(4, 8))
+    harness.life(DiesAt("log commit 1"))
+    watched = Watched()
+    assert isinstance(harness.life(watched, until=-1), Finished)
+    asked = [call for call in watched.trace if call.endswith(" receipts")]
+    assert asked == [f"sink {harness.sinks[0].name} receipts"]
 
 
 @KINDS

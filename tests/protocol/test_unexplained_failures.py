@@ -14,7 +14,7 @@ from onceward.errors import PublishFailed, RowsRejected, TargetChanged
 from onceward.identity import JobIdentity
 from onceward.journal import Register, SettledLog
 from onceward.testing import Failed, Finished, Harness, Source
-from onceward.testing.fakes import FakeTransactionalSink
+from onceward.testing.fake_sinks import FakeTransactionalSink
 from onceward.testing.faults import DiesAt
 
 BAD = 5

@@ -40,7 +40,7 @@ from onceward.testing import (
     SinkUnderTest,
     Source,
 )
-from onceward.testing.fakes import MemoryCommitter
+from onceward.testing.fake_sinks import MemoryCommitter
 
 JOB = JobIdentity(JobName("job"), Generation("aaaaaaaa"))
 LIMIT_S = 5.0

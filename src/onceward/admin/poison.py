@@ -60,7 +60,7 @@ def divert_poison(context: RunContext, folder: Path) -> list[Path]:
         mine = [row for row in rows if row.sink == name]
         path = folder / f"rejected-{manifest.job.digest}-{manifest.epoch}-{_as_file_name(name)}.jsonl"
         _write(path, mine)
-        by_slot = {slot.slot: str(slot.handle["transaction"]) for slot in manifest.sinks[name].slots}
+        by_slot = {slot.slot: slot.transaction for slot in manifest.sinks[name].slots}
         left_out = {by_slot[s]: tuple(r.row for r in mine if r.slot == s) for s in {row.slot for row in mine}}
         Diversions(context.storage).drop_damaged(manifest.epoch, name)
         if not Diversions(context.storage).create(Diversion(manifest.epoch, name, left_out, str(path))):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from onceward.contracts import Storage
+from onceward.contracts import Receipt, Storage
 from onceward.epoch import PublishLimits, RunContext, missing
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import Fingerprint, Generation, SinkName
@@ -58,7 +58,7 @@ def propose_slot_is_in(context: RunContext, *, epoch: int, sink: SinkName, slot:
         "the next start does not publish it, and goes on when every other slot of the epoch has its receipt",
     ]
     said = _said(Kind.SLOT_IS_IN, manifest.job.generation, epoch=epoch, sink=sink, slot=slot)
-    names = (str(found.handle["transaction"]),)
+    names = (found.transaction,)
     return Proposal(replace(said, fingerprint=manifest.fingerprint, transactions=names), tuple(lines))
 
 
@@ -105,7 +105,7 @@ def propose_accept_loss(context: RunContext, *, epoch: int, sink: SinkName | Non
     chosen = _chosen(manifest, sink)
     if not chosen:
         raise ConfigurationError(f"epoch {epoch} has no rows {where}", hint=f"it has {_slots_of(manifest)}")
-    has = _receipts(context, epoch)
+    has = _whole(context, epoch)
     lost = [slot for name, slot in chosen if (name, slot.slot) not in has]
     lines = [
         f"{sum(slot.rows for slot in lost)} rows of epoch {epoch} in {len(lost)} slots {where} are given up: they will "
@@ -116,7 +116,7 @@ def propose_accept_loss(context: RunContext, *, epoch: int, sink: SinkName | Non
         lines.append(f"Spark has not decided the epoch and runs it again, without a sink {sink!r}")
     else:
         lines.append("the next start publishes nothing more of it there" + _rest(context, manifest, epoch, sink))
-    names = tuple(dict.fromkeys(str(slot.handle["transaction"]) for _, slot in chosen))
+    names = tuple(dict.fromkeys(slot.transaction for _, slot in chosen))
     return Proposal(replace(said, transactions=names), tuple(lines))
 
 
@@ -169,30 +169,35 @@ def _chosen(manifest: Manifest, sink: SinkName | None) -> list[tuple[SinkName, S
     return [(name, slot) for name, entry in sinks if sink in (None, name) for slot in entry.slots]
 
 
-def _receipts(context: RunContext, epoch: int) -> set[tuple[SinkName, int]]:
-    """The slots of the epoch that the targets prove to have."""
+def _receipts(context: RunContext, epoch: int) -> list[Receipt]:
+    """What the targets have of the epoch."""
     barrier = context.decisions.barrier(epoch)
-    return {
-        (receipt.sink, receipt.slot)
+    return [
+        receipt
         for sink in context.sinks
         for receipt in sink.receipts(context.job)
         if receipt.epoch == epoch and (barrier is None or receipt.fingerprint == barrier.fingerprint)
-    }
+    ]
+
+
+def _whole(context: RunContext, epoch: int) -> set[tuple[SinkName, int]]:
+    """The slots that they prove to have."""
+    return {(one.sink, one.slot) for one in _receipts(context, epoch) if one.is_whole}
 
 
 def _without_receipts(context: RunContext, epoch: int, sink: SinkName | None) -> str:
-    has = {name for name, _ in _receipts(context, epoch)}
+    has = {receipt.sink for receipt in _receipts(context, epoch)}
     asked = [one.name for one in context.sinks if sink in (None, one.name)]
     return ", ".join(repr(str(name)) for name in asked if name not in has)
 
 
 def _staged_lines(context: RunContext, manifest: Manifest, chosen: Iterable[tuple[SinkName, SlotEntry]]) -> list[str]:
     """What the targets say of these slots."""
-    has = _receipts(context, manifest.epoch)
+    has = _whole(context, manifest.epoch)
     lines = []
     for name, slot in chosen:
         proof = "the target has its receipt" if (name, slot.slot) in has else "the target has no receipt of it"
-        lines.append(f"  sink {name!r}, slot {slot.slot}: {slot.rows} rows as {slot.handle['transaction']}; {proof}")
+        lines.append(f"  sink {name!r}, slot {slot.slot}: {slot.rows} rows as {slot.transaction}; {proof}")
     lines.append("  what is still staged of it is removed after the epoch is settled, and never published")
     return lines
 

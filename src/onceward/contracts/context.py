@@ -47,7 +47,10 @@ class SlotContext:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The target's own proof that a slot of an epoch is in. Its key is (job, generation, sink, epoch, slot)."""
+    """The target's own proof that a slot of an epoch is in. Its key is (job, generation, sink, epoch, slot).
+
+    Not `is_whole`: only a part of it is. That proves no more than that its epoch was decided.
+    """
 
     job: JobName
     generation: Generation
@@ -55,6 +58,7 @@ class Receipt:
     epoch: int
     slot: int
     fingerprint: Fingerprint
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

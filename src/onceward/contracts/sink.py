@@ -198,8 +198,6 @@ class TransactionalWriteAheadSink(Sink):
     """
 
     mechanism = "write-ahead log, receipt in the target's transaction"
-    epoch_at_once: ClassVar[bool] = True
-    """True: `send_transaction` gets all slots of an epoch, for one transaction. False: one slot at a time."""
 
     @abstractmethod
     def send_transaction(

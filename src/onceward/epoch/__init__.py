@@ -6,8 +6,9 @@ the `Publisher` sees that and publishes.
 """
 
 from onceward.epoch.coordinator import Coordinator
+from onceward.epoch.decided import EpochSurvey, Publish, ReportLost, Settle, decided_step, survey_epoch
 from onceward.epoch.deliver import SinkDelivery, slot_values
-from onceward.epoch.exits import exits
+from onceward.epoch.exits import contradiction, exits
 from onceward.epoch.in_doubt import InDoubtSummary, InDoubtTracker, age_of, since_of
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.look_back import Missing, as_ranges, missing, newest_markers, rolled_back_target, survivors
@@ -23,14 +24,18 @@ from onceward.epoch.watchdog_proxy import with_watchdog
 __all__ = [
     "Coordinator",
     "EpochAssignment",
+    "EpochSurvey",
     "InDoubtSummary",
     "InDoubtTracker",
     "Missing",
     "PendingTransaction",
+    "Publish",
     "PublishLimits",
     "Publisher",
     "PublisherThread",
+    "ReportLost",
     "RunContext",
+    "Settle",
     "SinkAck",
     "SinkDelivery",
     "SlotAck",
@@ -38,6 +43,8 @@ __all__ = [
     "abort_transactions",
     "age_of",
     "as_ranges",
+    "contradiction",
+    "decided_step",
     "exits",
     "missing",
     "newest_markers",
@@ -49,6 +56,7 @@ __all__ = [
     "since_of",
     "slot_values",
     "stage_slot",
+    "survey_epoch",
     "survivors",
     "take_over",
     "with_watchdog",

@@ -11,7 +11,7 @@ from onceward.epoch.deliver import SinkDelivery
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import abort_transactions
 from onceward.epoch.run_context import RunContext, notify
-from onceward.epoch.stage import EpochAssignment, SlotAck
+from onceward.epoch.stage import EpochAssignment, SinkAck, SlotAck
 from onceward.epoch.takeover import highest_taken
 from onceward.epoch.verify import refuse_missing
 from onceward.errors import CheckpointRolledBack, DamagedFile, EpochLost, Fenced, OutputLost
@@ -161,8 +161,8 @@ class Coordinator:
         for sink in assignment.sinks:
             is_asked = waiting is None or sink.name in waiting
             if is_asked and not slots[sink.name] and sink.takes_empty_epochs:
-                nothing = {"transaction": str(assignment.context(WAL, 0, 0).transaction)}
-                slots[sink.name].append(SlotEntry(0, 0, nothing))
+                nothing = SinkAck.of({}, assignment.context(WAL, 0, 0))
+                slots[sink.name].append(SlotEntry(0, 0, nothing.handle))
         return Manifest(
             job=assignment.job,
             epoch=assignment.epoch,

@@ -56,11 +56,9 @@ class SinkDelivery:
                 self._until_done(partial(_commit_all, sink, handles), sink, manifest)
             case TransactionalWriteAheadSink():
                 values = [slot_values(self._context, slot, sink, manifest) for slot in entry.slots]
-                groups: Sequence[Sequence[SlotValues]] = [values] if sink.epoch_at_once else [[one] for one in values]
-                for group in groups:
-                    send = partial(_send_transaction, sink, group, manifest)
-                    search = partial(sink.find_rejected, group, manifest.job, manifest.epoch)
-                    self._until_done(send, sink, manifest, search=search)
+                send = partial(_send_transaction, sink, values, manifest)
+                search = partial(sink.find_rejected, values, manifest.job, manifest.epoch)
+                self._until_done(send, sink, manifest, search=search)
             case WriteAheadSink():
                 if sink.committer is not None:
                     sink.committer.open(manifest.job, sink.name)
@@ -153,7 +151,7 @@ def slot_values(context: RunContext, slot: SlotEntry, sink: AnySink, manifest: M
     )
     read = partial(read_segment, context.storage, slot.handle) if slot.rows else partial(iter, ())
     diverted = context.diverted.get((manifest.epoch, sink.name))
-    if diverted is not None and (left_out := diverted.rows.get(str(slot.handle["transaction"]))):
+    if diverted is not None and (left_out := diverted.rows.get(slot.transaction)):
         read = partial(_without, read, frozenset(left_out))
     return SlotValues(slot.slot, slot.rows, None if manifest.immediate else receipt, read)
 

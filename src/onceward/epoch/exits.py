@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onceward.contracts import AnySink
-from onceward.errors import DamagedFile, OutputLost, ReceiptsMoved
+from onceward.errors import DamagedFile, EpochLost, OutputLost, ReceiptsMoved
 from onceward.identity import SinkName
 from onceward.journal import Manifest, SinkEntry
 
@@ -43,6 +43,15 @@ def with_exits(error: DamagedFile, epoch: int) -> DamagedFile:
         sink=error.sink,
         hint=f"{error.hint}; or, if nothing of epoch {epoch} or later is published, `onceward rewind CHECKPOINT "
         f"{epoch}` computes it again; {exits(epoch)}",
+    )
+
+
+def contradiction(epoch: int) -> EpochLost:
+    """The refusal of an epoch that the target has, though the engine has not decided it, and nobody knows what of."""
+    return EpochLost(
+        "the target has receipts of an undecided epoch whose manifest is gone",
+        epoch=epoch,
+        hint=f"restore the folder onceward/manifests of this checkpoint from a backup; {exits(epoch)}",
     )
 
 

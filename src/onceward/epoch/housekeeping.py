@@ -53,7 +53,7 @@ class Housekeeping:
         """A target that went back holds transactions of settled epochs again: they are the only copy of their rows."""
         for found, manifest in survivors(self._context, listed):
             entry = manifest.sinks[found.sink]
-            slots = tuple(slot for slot in entry.slots if slot.handle["transaction"] == str(found.name))
+            slots = tuple(slot for slot in entry.slots if slot.transaction == str(found.name))
             sink = self._context.variant_for(found.sink, slots[0].handle)
             if isinstance(sink, TwoPhaseCommitSink):
                 log.warning(

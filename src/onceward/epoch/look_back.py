@@ -47,7 +47,7 @@ def named_by_marker(context: RunContext, one: PendingTransaction) -> Manifest | 
     marker = context.settled.legible(one.name.epoch)
     manifest = context.resolved.without(marker.manifest) if marker is not None and marker.manifest else None
     entry = manifest.sinks.get(one.sink) if manifest is not None else None
-    names = {str(slot.handle["transaction"]) for slot in entry.slots} if entry is not None else set()
+    names = {slot.transaction for slot in entry.slots} if entry is not None else set()
     return manifest if str(one.name) in names else None
 
 
@@ -91,7 +91,7 @@ def _missing_of(
 ) -> list[Missing]:
     """Of one sink. Receipts older than `keep_receipts` may be pruned; they are asked for only if the oldest one that
     must be there is not: then the target lacks everything after its newest receipt."""
-    has = {(r.epoch, r.slot, r.fingerprint) for r in receipts}
+    has = {(r.epoch, r.slot, r.fingerprint) for r in receipts if r.is_whole}
     recent = [m for m in expected if m.epoch >= context.settled.watermark() - keep_receipts]
     if sink.receipts_are_output:
         # Output may be removed by those who use it: only a newest epoch that is missing while older ones are there
@@ -102,8 +102,7 @@ def _missing_of(
         slots = [
             slot
             for slot in manifest.sinks[sink.name].slots
-            if (manifest.epoch, slot.slot, manifest.fingerprint) not in has
-            and str(slot.handle["transaction"]) not in prepared
+            if (manifest.epoch, slot.slot, manifest.fingerprint) not in has and slot.transaction not in prepared
         ]
         in_log = all(is_segment(slot.handle) for slot in slots)
         return Missing(sink.name, manifest.epoch, tuple(slot.slot for slot in slots), in_log) if slots else None

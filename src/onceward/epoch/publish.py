@@ -7,20 +7,21 @@ crash: commits answer "already", write-ahead sinks find their receipt, the marke
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from onceward.epoch.decided import EpochSurvey, ReportLost, Settle, decided_step, survey_epoch
 from onceward.epoch.deliver import SinkDelivery
-from onceward.epoch.exits import exits, refuse_moved, with_exits
+from onceward.epoch.exits import contradiction, exits, refuse_moved, with_exits
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import PendingTransaction
 from onceward.epoch.run_context import RunContext, log, notify
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
 from onceward.errors import (
-    CheckpointRolledBack,
     DamagedFile,
     EpochLost,
     Fenced,
-    NewerFormat,
     OncewardError,
     OutputLost,
     SinkMissing,
@@ -46,48 +47,51 @@ class Publisher:
         decided = self._context.decisions.decided()
         watermark = self._context.watermark()
         for epoch in range(watermark + 1, decided + 1):
-            self._publish_epoch(epoch)
+            self.publish_epoch(epoch)
             watermark = epoch
         return watermark
 
-    def _publish_epoch(self, epoch: int) -> None:
+    def publish_epoch(self, epoch: int) -> None:
+        """Publish and settle one decided epoch; nothing, if another driver has done it."""
         notify(self._context.hooks.on_decision, epoch)
-        try:
-            manifest = self._find_manifest(epoch)
-        except DamagedFile as error:
-            is_known = self._context.how_resolved(epoch) is not None and not isinstance(error, NewerFormat)
-            if self._context.watermark() < epoch and not is_known:
-                raise with_exits(error, epoch) from error
-            manifest = None
+        found = self._survey(epoch)
         if self._context.watermark() >= epoch:
             # Another driver settled it since we last looked. That frees the names of its files, so the manifest just
             # read may be that of a driver which woke up too late: nothing of it may be published.
             return
-        if manifest is None:
-            self.settle_without_manifest(epoch)
-            return
-        barrier = self._context.decisions.barrier(epoch)
-        if barrier is not None and barrier.fingerprint != manifest.fingerprint:
-            raise CheckpointRolledBack(
-                "the manifest belongs to another epoch of this number than the one Spark decided",
-                epoch=epoch,
-                hint="the checkpoint was put together from two: restore it whole from one backup; or run "
-                f"`onceward rewind CHECKPOINT {epoch}`: what was staged is aborted, and Spark computes what its log "
-                "has now",
-            )
-        self._context.decisions.sync_decision(epoch)
-        self.publish_manifest(manifest)
+        if found.manifest is not None:
+            self._context.decisions.sync_decision(epoch)
+        self._end(found, self._why_no_manifest)
 
-    def _find_manifest(self, epoch: int) -> Manifest | None:
-        """The manifest that counts. One that is missing is looked for again: its driver may be about to write it."""
-        for _ in range(LOOKS):
-            manifest = self._context.register.manifest(epoch, settle_fates(self._context, epoch))
-            if manifest is not None or self._context.watermark() >= epoch:
-                return manifest
-            if self._context.decisions.is_engine_made(epoch):
-                return None
-            self._context.clock.pause(BETWEEN_LOOKS_S)
-        return None
+    def publish_forgotten(self, epoch: int) -> None:
+        """The same for one whose decision is no longer in the engine's log: its receipts prove that it was made."""
+        found = survey_epoch(self._context, epoch, partial(settle_fates, self._context, epoch))
+        if self._context.watermark() < epoch:
+            self._end(found, contradiction)
+
+    def _survey(self, epoch: int) -> EpochSurvey:
+        """A manifest that is missing is looked for again: its driver may be about to write it."""
+        for look in range(LOOKS):
+            if look:
+                self._context.clock.pause(BETWEEN_LOOKS_S)
+            found = survey_epoch(self._context, epoch, partial(settle_fates, self._context, epoch))
+            is_known = found.manifest is not None or found.damaged is not None or found.engine_made
+            if is_known or self._context.watermark() >= epoch:
+                break
+        return found
+
+    def _end(self, found: EpochSurvey, why_lost: Callable[[int], OncewardError]) -> None:
+        """Do what the table says."""
+        context = self._context
+        sinks = [sink.name for sink in context.sinks]
+        step = decided_step(found, context.resolved, context.job.generation, sinks)
+        if isinstance(step, ReportLost):
+            raise step.error or why_lost(found.epoch)
+        if found.manifest is not None:
+            self.publish_manifest(found.manifest)
+        elif isinstance(step, Settle):
+            log.log(logging.INFO if found.engine_made else logging.WARNING, "epoch %d: %s", found.epoch, step.why)
+            self._mark(found.epoch, found.fingerprint or Fingerprint(""), {})
 
     def publish_manifest(self, manifest: Manifest) -> None:
         """Publish what a manifest names, settle it, and tell. What a person took out of it is not published."""
@@ -128,19 +132,6 @@ class Publisher:
             # A driver that was paused while another one moved the receipts may find that one's manifest here.
             refuse_moved(entry, self._context.receipts_at.get(name, ""), epoch=manifest.epoch, sink=name)
             self._delivery.deliver(sink, entry, manifest)
-
-    def settle_without_manifest(self, epoch: int) -> None:
-        """A decided epoch without a manifest: settled by someone else just now, made by the engine alone, resolved by a
-        person, or lost."""
-        if self._context.watermark() >= epoch:
-            return
-        barrier = self._context.decisions.barrier(epoch)
-        how = self._context.how_resolved(epoch)
-        if how is not None:
-            log.warning("epoch %d: %s", epoch, how)
-        elif not self._context.decisions.is_engine_made(epoch):
-            raise self._why_no_manifest(epoch)
-        self._mark(epoch, barrier.fingerprint if barrier else Fingerprint(""), {})
 
     def _why_no_manifest(self, epoch: int) -> OncewardError:
         """Void manifests tell that another driver took the epoch over: it may be alive and about to finish it."""

@@ -57,12 +57,6 @@ class RunContext:
         """The highest epoch that needs nothing any more."""
         return max(self.adopted, self.settled.watermark())
 
-    def how_resolved(self, epoch: int) -> str | None:
-        """What a person said about an epoch of which no manifest tells, if it settles it."""
-        barrier = self.decisions.barrier(epoch)
-        sinks = [sink.name for sink in self.sinks]
-        return self.resolved.end(self.job.generation, epoch, barrier.fingerprint if barrier else None, sinks)
-
     def sink(self, name: SinkName) -> AnySink | None:
         """The sink of that name, if the job still has it."""
         return next((sink for sink in self.sinks if sink.name == name), None)

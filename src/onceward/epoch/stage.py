@@ -60,6 +60,11 @@ class SinkAck:
     sinks: tuple[SinkName, ...]
     handle: Handle
 
+    @classmethod
+    def of(cls, handle: Handle, context: SlotContext, *sinks: SinkName) -> Self:
+        """With the attempt's transaction in the handle, by which all of it is found again."""
+        return cls(sinks, {**handle, "transaction": str(context.transaction)})
+
 
 @dataclass(frozen=True, slots=True)
 class SlotAck:
@@ -109,7 +114,7 @@ class _TransactionWriter:
 
     def finish(self) -> SinkAck:
         handle = self._sink.pre_commit(self._transaction)
-        return SinkAck((self._sink.name,), {**handle, "transaction": str(self._context.transaction)})
+        return SinkAck.of(handle, self._context, self._sink.name)
 
     def discard(self) -> None:
         self._sink.discard(self._transaction)
@@ -131,7 +136,7 @@ class _SegmentAttempt:
         self._segment.write(batch)
 
     def finish(self) -> SinkAck:
-        return SinkAck(self._sinks, {**self._segment.finish(), "transaction": str(self._context.transaction)})
+        return SinkAck.of(self._segment.finish(), self._context, *self._sinks)
 
     def discard(self) -> None:
         with contextlib.suppress(Exception):

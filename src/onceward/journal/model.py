@@ -20,6 +20,11 @@ class SlotEntry:
     rows: int
     handle: Handle
 
+    @property
+    def transaction(self) -> str:
+        """The name of the attempt that staged it."""
+        return str(self.handle["transaction"])
+
 
 @dataclass(frozen=True, slots=True)
 class SinkEntry:
@@ -59,7 +64,7 @@ class Manifest:
 
     def transactions(self) -> set[str]:
         """The names of all transactions that this manifest accounts for."""
-        return {str(slot.handle["transaction"]) for entry in self.sinks.values() for slot in entry.slots}
+        return {slot.transaction for entry in self.sinks.values() for slot in entry.slots}
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored."""

@@ -83,7 +83,7 @@ class Resolved:
         def is_left_out(transaction: str) -> bool:
             return any(one.leaves_out(manifest, name, transaction) for one in self.all)
 
-        kept = tuple(slot for slot in entry.slots if not is_left_out(str(slot.handle["transaction"])))
+        kept = tuple(slot for slot in entry.slots if not is_left_out(slot.transaction))
         return replace(entry, slots=kept)
 
     def end(

@@ -5,33 +5,26 @@ from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
     Plan,
-    Publish,
     Reap,
     Refuse,
     RepairLog,
-    ReportLost,
-    Settle,
     Step,
     TakeOver,
     describe,
     make_plan,
 )
 from onceward.recovery.start import Opened, inspect_checkpoint, look_at, open_checkpoint
-from onceward.recovery.survey import EpochSurvey, Survey, take_survey
+from onceward.recovery.survey import Survey, take_survey
 
 __all__ = [
     "Accept",
     "AlreadyPublished",
-    "EpochSurvey",
     "Opened",
     "Plan",
-    "Publish",
     "Reap",
     "Recovered",
     "Refuse",
     "RepairLog",
-    "ReportLost",
-    "Settle",
     "Step",
     "Survey",
     "TakeOver",

@@ -9,23 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from onceward.epoch import Publisher, PublishLimits, RunContext, exits, settle_fates, take_over
-from onceward.errors import DamagedFile, EpochLost, Fenced
+from onceward.epoch import (
+    Publish,
+    Publisher,
+    PublishLimits,
+    ReportLost,
+    RunContext,
+    Settle,
+    contradiction,
+    take_over,
+)
+from onceward.errors import Fenced
 from onceward.identity import Fingerprint, Generation
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
     Plan,
-    Publish,
     Reap,
     Refuse,
     RepairLog,
-    ReportLost,
-    Settle,
     TakeOver,
     make_plan,
 )
-from onceward.recovery.survey import take_survey
+from onceward.recovery.survey import Survey, take_survey
 
 _PASSES = 5
 
@@ -40,24 +46,25 @@ class Recovered:
 
 def recover(
     context: RunContext,
+    survey: Survey | None = None,
     *,
     known_generations: frozenset[Generation],
     accepted: frozenset[Accept] = frozenset(),
     limits: PublishLimits | None = None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Recovered:
-    """Survey, plan, execute, until a pass ends with nothing left to reconsider."""
+    """Survey, plan, execute, until a pass ends with nothing left to reconsider. The first survey may be given."""
     done = Recovered()
     for _ in range(_PASSES):
-        survey = take_survey(context, known_generations=known_generations)
+        survey = survey or take_survey(context, known_generations=known_generations)
         plan = make_plan(survey, accepted)
-        if plan.refusal is not None:
-            if survey.is_outdated(context):
-                continue
+        if plan.refusal is None:
+            on_plan(plan)
+            if _execute(context, plan, done, Publisher(context, limits)):
+                return done
+        elif not survey.is_outdated(context):
             raise plan.refusal
-        on_plan(plan)
-        if _execute(context, plan, done, Publisher(context, limits)):
-            return done
+        survey = None
     raise Fenced("another driver keeps changing this checkpoint", hint="stop it, then start again")
 
 
@@ -65,15 +72,12 @@ def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publis
     """True when every step held; False when the world moved and must be surveyed again."""
     for step in plan.steps:
         match step:
-            case Settle() | Publish():
-                # The publisher works upwards through all decided epochs, and looks for itself whether each still needs
-                # it; one call does this step and the ones like it that follow.
-                publisher.publish_decided()
+            case Settle(epoch) | Publish(epoch):
+                publisher.publish_epoch(epoch)
             case ReportLost(epoch):
-                if context.decisions.decided() >= epoch:
-                    publisher.publish_decided()
-                else:
-                    raise _contradiction(epoch)
+                if context.decisions.decided() < epoch:
+                    raise contradiction(epoch)
+                publisher.publish_epoch(epoch)
             case TakeOver(epoch):
                 takeover = take_over(context, epoch)
                 if takeover is None:
@@ -81,7 +85,7 @@ def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publis
                 done.takeovers[epoch] = takeover
             case AlreadyPublished(epoch, fingerprint, settled):
                 if not settled:
-                    _finish_forgotten(context, epoch, publisher)
+                    publisher.publish_forgotten(epoch)
                 done.published[epoch] = fingerprint
             case Reap():
                 publisher.sweep()
@@ -90,27 +94,3 @@ def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publis
             case RepairLog():
                 raise AssertionError("the logs are put right before the survey that this plan was made from")
     return True
-
-
-def _finish_forgotten(context: RunContext, epoch: int, publisher: Publisher) -> None:
-    """Receipts prove the decision: publish what is missing as if the commit log still said so."""
-    try:
-        manifest = context.register.manifest(epoch, settle_fates(context, epoch))
-    except DamagedFile:
-        manifest = None
-    if context.watermark() >= epoch:
-        return
-    if manifest is None and context.how_resolved(epoch) is not None:
-        publisher.settle_without_manifest(epoch)
-        return
-    if manifest is None:
-        raise _contradiction(epoch)
-    publisher.publish_manifest(manifest)
-
-
-def _contradiction(epoch: int) -> EpochLost:
-    return EpochLost(
-        "the target has receipts of an undecided epoch whose manifest is gone",
-        epoch=epoch,
-        hint=f"restore the folder onceward/manifests of this checkpoint from a backup; {exits(epoch)}",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onceward.contracts import Guarantee, Storage
-from onceward.epoch import RunContext
+from onceward.epoch import ReportLost, RunContext
 from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
@@ -17,7 +17,7 @@ from onceward.errors import (
 )
 from onceward.identity import JobName, new_generation
 from onceward.journal import IdentityFile, IdentityRecord, forget_settled
-from onceward.recovery.plan import Accept, AlreadyPublished, Plan, ReportLost, make_plan, rolled_back
+from onceward.recovery.plan import Accept, AlreadyPublished, Plan, rolled_back
 from onceward.recovery.survey import Survey
 from onceward.storage import is_same_directory
 
@@ -86,7 +86,12 @@ def refuse_older_copy(survey: Survey, plan: Plan) -> None:
 
 
 def identify(
-    context: RunContext, survey: Survey, record: IdentityRecord | None, directory_id: str, query: str | None
+    context: RunContext,
+    survey: Survey,
+    plan: Plan,
+    record: IdentityRecord | None,
+    directory_id: str,
+    query: str | None,
 ) -> IdentityRecord:
     """The identity to run under: the one that stands, or a new record for what has changed or was just accepted."""
     foreign = {r.generation for r in survey.receipts} - survey.known_generations
@@ -96,9 +101,7 @@ def identify(
             0, context.job.name, context.job.generation, tuple(sorted(foreign)), context.adopted, directory_id, query
         )
     else:
-        # Both are refusals of the plan without any acceptance, so that an accepted one is still seen here.
-        contradictions = [getattr(step, "error", None) for step in make_plan(survey).steps]
-        rolled_back = any(isinstance(error, CheckpointRolledBack) for error in contradictions)
+        rolled_back = any(isinstance(error, CheckpointRolledBack) for error in plan.accepted)
         new_life = rolled_back or is_copy(record, directory_id, query)
         agreed = _agreed(context, survey) if rolled_back else agreed
         wanted = replace(

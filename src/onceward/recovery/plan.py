@@ -1,6 +1,6 @@
 """What to do about it: a pure function from a survey to steps. `onceward recover --dry-run` prints the same steps.
 
-The table of DESIGN §4, row by row, is `_decided` and `_undecided`; the dangerous cases of §5 are `_refusals`.
+The table of DESIGN §4, row by row, is `decided_step` and `_undecided`; the dangerous cases of §5 are `_refusals`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import Enum
 from typing import assert_never
 
 from onceward.contracts import Receipt
+from onceward.epoch import EpochSurvey, Publish, ReportLost, Settle, decided_step
 from onceward.errors import (
     CheckpointRefused,
     CheckpointReplaced,
@@ -21,9 +22,8 @@ from onceward.errors import (
     SinkMissing,
 )
 from onceward.identity import IMMEDIATE, Fingerprint, Generation
-from onceward.journal import Manifest
 from onceward.recovery.repair import Repair, describe_repair
-from onceward.recovery.survey import EpochSurvey, Survey
+from onceward.recovery.survey import Survey
 from onceward.wal import is_segment
 
 
@@ -34,32 +34,6 @@ class Accept(Enum):
     COPY = "copy"
     ROLLBACK = "rollback"
     ADOPT = "adopt"
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """Decided, and every slot has its receipt (or there is none to have)."""
-
-    epoch: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Decided, and slots are missing in the target. `left_out` slots more are not published: a person said so."""
-
-    epoch: int
-    slots: int
-    receipts: int
-    left_out: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReportLost:
-    """Decided, and nobody can say what was staged: looked at again, then the job stops."""
-
-    epoch: int
-    damaged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +91,8 @@ def describe(step: Step) -> str:
         case Publish(_, slots, receipts, left_out):
             by_hand = f"; {left_out} more were resolved by hand and are left out" if left_out else ""
             return f"{receipts} of {slots} slots have their receipt; publish the others{by_hand}"
-        case ReportLost(_, damaged):
-            why = f" ({damaged})" if damaged else ""
+        case ReportLost(_, error):
+            why = f" ({error.message})" if error else ""
             return f"decided, but no valid manifest says what was staged{why}; the job would stop"
         case TakeOver():
             return "undecided: fence whoever worked on it, abort what is staged; Spark runs it again"
@@ -135,9 +109,10 @@ def describe(step: Step) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps, in the order in which they are to be done."""
+    """The steps, in the order in which they are to be done, and the contradictions that a person accepted."""
 
     steps: tuple[Step, ...]
+    accepted: tuple[CheckpointRefused, ...] = ()
 
     @property
     def refusal(self) -> OncewardError | None:
@@ -147,8 +122,8 @@ class Plan:
 
 def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan:
     """The plan for what was found. Refusals stand alone: nothing else may happen beside them."""
-    refusals = tuple(Refuse(error) for error in _refusals(survey) if Accept(error.accept) not in accepted)
-    if refusals:
+    contradictions = tuple(_refusals(survey))
+    if refusals := tuple(Refuse(error) for error in contradictions if Accept(error.accept) not in accepted):
         return Plan(refusals)
     steps: list[Step] = []
     for epoch in range(survey.watermark + 1, survey.decided + 1):
@@ -157,22 +132,11 @@ def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan
         steps.append(_undecided(survey, survey.epochs[epoch]))
     if survey.orphans:
         steps.append(Reap(len(survey.orphans)))
-    return Plan(tuple(steps))
+    return Plan(tuple(steps), contradictions)
 
 
 def _decided(survey: Survey, found: EpochSurvey) -> Step:
-    if found.manifest is None:
-        how = survey.resolved.end(survey.generation, found.epoch, found.fingerprint, survey.sinks)
-        if how is not None or found.engine_made:
-            return Settle(found.epoch, how or "made by Spark alone")
-        return ReportLost(found.epoch, found.damaged)
-    slots = _slot_keys(survey.resolved.without(found.manifest))
-    left_out = len(_slot_keys(found.manifest)) - len(slots)
-    receipts = {(r.sink, r.slot) for r in _receipts_of(survey, found.manifest.job.generation, found)} & slots
-    if receipts == slots:
-        by_hand = f"; {left_out} were resolved by hand" if left_out else ""
-        return Settle(found.epoch, ("every slot has its receipt" if slots else "nothing to publish") + by_hand)
-    return Publish(found.epoch, slots=len(slots), receipts=len(receipts), left_out=left_out)
+    return decided_step(found, survey.resolved, survey.generation, survey.sinks, survey.receipts)
 
 
 def _undecided(survey: Survey, found: EpochSurvey) -> Step:
@@ -196,7 +160,7 @@ def _left_behind(survey: Survey, found: EpochSurvey) -> SinkMissing | None:
         in_target = [
             slot
             for slot in entry.slots
-            if not is_segment(slot.handle) and not survey.resolved.gives_up(str(slot.handle["transaction"]))
+            if not is_segment(slot.handle) and not survey.resolved.gives_up(slot.transaction)
         ]
         if survey.sinks and name not in survey.sinks and in_target:
             return SinkMissing(
@@ -207,10 +171,6 @@ def _left_behind(survey: Survey, found: EpochSurvey) -> SinkMissing | None:
                 f"them there: `onceward resolve accept-loss FILE {found.epoch} --sink {name!r}`",
             )
     return None
-
-
-def _slot_keys(manifest: Manifest) -> set[tuple[str, int]]:
-    return {(name, slot.slot) for name, entry in manifest.sinks.items() for slot in entry.slots}
 
 
 def _receipts_of(survey: Survey, generation: Generation, found: EpochSurvey) -> list[Receipt]:
@@ -274,7 +234,7 @@ def _rolled_back_under(survey: Survey, found: EpochSurvey) -> CheckpointRolledBa
     lacks = f"; sink {_listed(survey.sinks - has)} has none of it" if survey.sinks - has else ""
     error = rolled_back(
         f"the target has output of epoch {found.epoch} (sink {_listed(has)}{lacks}), and the checkpoint neither has "
-        f"decided it nor knows what was staged for it{f': {found.damaged}' if found.damaged else ''}"
+        f"decided it nor knows what was staged for it{f': {found.damaged.message}' if found.damaged else ''}"
     )
     hint = (
         f"{error.hint}; or, if the target has all of it, `onceward resolve epoch-is-published FILE {found.epoch}` "

@@ -5,12 +5,12 @@ The identity is written only after the first survey found nothing to object to, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
-from onceward.epoch import Coordinator, Publisher, PublishLimits, RunContext, newest_markers
+from onceward.epoch import Coordinator, PendingTransaction, Publisher, PublishLimits, RunContext, newest_markers
 from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
@@ -26,6 +26,7 @@ from onceward.journal import (
     Diversions,
     IdentityRecord,
     KeptLog,
+    Marker,
     Resolutions,
     Resolved,
     SettledLog,
@@ -101,17 +102,25 @@ def open_checkpoint(
         raise _just_opened() if survey.is_outdated(context) or read_identity(storage) != record else plan.refusal
     if record is not None and is_copy(record, directory_id, query) and Accept.ROLLBACK not in accepted:
         refuse_older_copy(survey, plan)
-    record = identify(context, survey, record, directory_id, query)
+    found, record = record, identify(context, survey, plan, record, directory_id, query)
     context = replace(context, job=record.identity, adopted=record.adopted)
     with _failures_as_target_unavailable():
-        if held := came_back(context, markers, survey.receipts, keep_receipts=limits.keep_receipts):
-            Publisher(context, limits).commit_survivors(held)
-        known = frozenset(record.known)
-        done = recover(context, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
+        is_as_surveyed = not _commit_survivors(context, markers, survey, limits) and record == found
+        known, first = frozenset(record.known), survey if is_as_surveyed else None
+        done = recover(context, first, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
     _warn_of_damage(survey)
     begun_as = record.guarantee_of
     coordinator = Coordinator(context, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
     return Opened(context, coordinator, record)
+
+
+def _commit_survivors(
+    context: RunContext, markers: Sequence[Marker], survey: Survey, limits: PublishLimits
+) -> Sequence[PendingTransaction]:
+    """Commit what a target that went back holds prepared again of settled epochs; what it held."""
+    if held := came_back(context, markers, survey.receipts, keep_receipts=limits.keep_receipts):
+        Publisher(context, limits).commit_survivors(held)
+    return held
 
 
 def _put_logs_right(context: RunContext, on_plan: Callable[[Plan], None]) -> None:

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from onceward.contracts import Receipt, WriteAheadSink
-from onceward.epoch import PendingTransaction, RunContext, orphans
+from onceward.epoch import EpochSurvey, PendingTransaction, RunContext, orphans, survey_epoch
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import Fingerprint, Generation, SinkName
-from onceward.journal import EpochFiles, Manifest, Marker, Resolved
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSurvey:
-    """One epoch above the watermark (or the undecided one at it). `damaged` says why its manifest cannot be read."""
-
-    epoch: int
-    fingerprint: Fingerprint | None
-    files: EpochFiles
-    manifest: Manifest | None
-    engine_made: bool = False
-    damaged: str | None = None
+from onceward.journal import EpochFiles, Marker, Resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,10 @@ def take_survey(context: RunContext, *, known_generations: frozenset[Generation]
     marker, damaged = _marker(context, watermark)
     barrier = context.decisions.barrier(watermark)
     newest = max([decided, planned, *register])
-    epochs = {epoch: _epoch(context, epoch, register) for epoch in range(min(watermark, decided) + 1, newest + 1)}
+    epochs = {}
+    for epoch in range(min(watermark, decided) + 1, newest + 1):
+        files = register.get(epoch, EpochFiles())
+        epochs[epoch] = survey_epoch(context, epoch, partial(context.register.taken, epoch, files))
     receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
     for found in epochs.values():
         if found.epoch > decided:
@@ -114,23 +106,3 @@ def _remembered(context: RunContext, found: EpochSurvey) -> Iterator[Receipt]:
             for slot in entry.slots:
                 if committer.is_checkpoint_committed(slot.slot, found.epoch):
                     yield Receipt(job.name, job.generation, name, found.epoch, slot.slot, manifest.fingerprint)
-
-
-def _epoch(context: RunContext, epoch: int, register: Mapping[int, EpochFiles]) -> EpochSurvey:
-    files = register.get(epoch, EpochFiles())
-    barrier = context.decisions.barrier(epoch)
-    manifest, damaged = None, None
-    try:
-        manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
-    except NewerFormat:
-        raise
-    except DamagedFile as error:
-        damaged = error.message
-    return EpochSurvey(
-        epoch=epoch,
-        fingerprint=barrier.fingerprint if barrier else None,
-        files=files,
-        manifest=manifest,
-        engine_made=context.decisions.is_engine_made(epoch),
-        damaged=damaged,
-    )

@@ -158,8 +158,7 @@ def stage_by_engine(batch: DataFrame, assignment: EpochAssignment) -> list[SlotA
     handle = sink.engine_pre_commit(context)
     rows = int(str(handle["rows"]))
     _compare(assignment, counted=counted, staged=rows, where=f" in {target.folder.removeprefix('file://')}")
-    staged = SinkAck((sink.name,), {**handle, "transaction": str(context.transaction)})
-    return [SlotAck(0, rows, (staged,) if rows else ())]
+    return [SlotAck(0, rows, (SinkAck.of(handle, context, sink.name),) if rows else ())]
 
 
 def may_be_computed_twice(batch: DataFrame) -> bool:

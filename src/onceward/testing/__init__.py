@@ -7,16 +7,15 @@ every sink must pass, and `broken` holds sinks that must not.
 
 from onceward.testing.audit import Audit, audit
 from onceward.testing.engine import ConcurrentUpdate, DirectoryLogs, Engine, MemoryLogs, Source
-from onceward.testing.fakes import (
+from onceward.testing.fake_sinks import (
     FakeSlotwiseSink,
     FakeTransactionalSink,
     FakeTwoPhaseSink,
     FakeWriteAheadSink,
-    ManualClock,
     MemoryCommitter,
-    MemoryStorage,
     MemoryTarget,
 )
+from onceward.testing.fakes import ManualClock, MemoryStorage
 from onceward.testing.faults import (
     Crash,
     CrashAt,

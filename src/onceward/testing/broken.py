@@ -22,7 +22,7 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
 )
 from onceward.identity import JobIdentity, TransactionName
-from onceward.testing.fakes import FakeTransactionalSink, FakeTwoPhaseSink, MemoryTarget, Prepared
+from onceward.testing.fake_sinks import FakeTransactionalSink, FakeTwoPhaseSink, MemoryTarget, Prepared
 
 
 class CommitsBeforeDecision(FakeTwoPhaseSink):
@@ -33,7 +33,7 @@ class CommitsBeforeDecision(FakeTwoPhaseSink):
     def pre_commit(self, transaction: tuple[SlotContext, Prepared]) -> Handle:
         """Publish at once."""
         handle = super().pre_commit(transaction)
-        super().commit(handle)
+        super().commit({**handle, "transaction": str(transaction[0].transaction)})
         return handle
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from onceward.contracts import AnySink, Storage
 from onceward.epoch import EpochAssignment
 from onceward.identity import SinkName
-from onceward.testing.fakes import FakeTwoPhaseSink, MemoryStorage, MemoryTarget
+from onceward.testing.fake_sinks import FakeTwoPhaseSink, MemoryTarget
+from onceward.testing.fakes import MemoryStorage
 
 RunsOn = Callable[[EpochAssignment, int], EpochAssignment]
 

@@ -29,15 +29,14 @@ from onceward.identity import SinkName
 from onceward.journal import Retention, forget_settled
 from onceward.journal.settled import KEPT
 from onceward.testing.engine import ConcurrentUpdate, Source
-from onceward.testing.fakes import (
+from onceward.testing.fake_sinks import (
     FakeSlotwiseSink,
     FakeTransactionalSink,
     FakeTwoPhaseSink,
     FakeWriteAheadSink,
-    ManualClock,
     MemoryTarget,
-    Unsynced,
 )
+from onceward.testing.fakes import ManualClock, Unsynced
 from onceward.testing.faults import Chain, Faults, Late, RandomFaults, Rates, TargetError, shown
 from onceward.testing.harness import Behaviour, Ending, Failed, Harness, SinkUnderTest
 from onceward.testing.hosts import SecondHost

@@ -298,13 +298,12 @@ class FaultyTwoPhaseSink(_Reads, TwoPhaseCommitSink[Any]):
 
 
 class FaultyTransactionalSink(_Reads, TransactionalWriteAheadSink):
-    """A transactional write-ahead sink with faults."""
+    """A transactional write-ahead sink with faults, also after each slot that it has read."""
 
     inner: TransactionalWriteAheadSink
 
     def __init__(self, inner: TransactionalWriteAheadSink, faults: Faults) -> None:
         super().__init__(name=inner.name)
-        self.epoch_at_once = inner.epoch_at_once  # type: ignore[misc]
         self._wrap(inner, faults)
 
     def send_transaction(
@@ -316,7 +315,12 @@ class FaultyTransactionalSink(_Reads, TransactionalWriteAheadSink):
             # What arrives late was read now: the segment will be gone by then.
             kept = [replace(slot, read=partial(iter, list(slot.read()))) for slot in slots]
             self.faults.later(what, partial(self.inner.send_transaction, kept, job, checkpoint_id, timestamp))
-        return self.faults.perform(what, lambda: self.inner.send_transaction(slots, job, checkpoint_id, timestamp))
+        watched = [replace(slot, read=partial(self._read, slot, checkpoint_id)) for slot in slots]
+        return self.faults.perform(what, lambda: self.inner.send_transaction(watched, job, checkpoint_id, timestamp))
+
+    def _read(self, slot: SlotValues, epoch: int) -> Iterator[pa.RecordBatch]:
+        yield from slot.read()
+        self.faults.perform(f"{self._label} has-read {epoch}.{slot.slot}", lambda: None)
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink`."""

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onceward.contracts import AlreadyCommitted, Committed, Handle, Lost, Receipt, RetryLater, SlotContext
+from onceward.epoch import SinkAck
 from onceward.errors import (
     ConfigurationError,
     DamagedFile,
@@ -33,7 +34,7 @@ def stage(sink: FileSink, context: SlotContext, *batches: pa.RecordBatch) -> Han
     transaction = sink.begin_transaction(context)
     for batch in batches or (ROWS,):
         sink.invoke(transaction, batch)
-    handle = sink.pre_commit(transaction)
+    handle = SinkAck.of(sink.pre_commit(transaction), context, sink.name).handle
     return dict(json.loads(json.dumps(handle)))
 
 

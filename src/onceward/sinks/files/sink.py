@@ -215,11 +215,10 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
 
     def pre_commit(self, transaction: SlotTransaction) -> Handle:
         """Finish the files and force them, and the hidden folder, to the disk."""
-        return self._handle(transaction.transaction, transaction.seal())
+        return self._handle(transaction.seal())
 
-    def _handle(self, transaction: str, files: Sequence[StagedFile]) -> Handle:
+    def _handle(self, files: Sequence[StagedFile]) -> Handle:
         return {
-            "transaction": transaction,
             "files": [file.as_json() for file in files],
             "rows": sum(file.rows for file in files),
             "bytes": sum(file.bytes for file in files),
@@ -236,7 +235,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
     def engine_pre_commit(self, context: SlotContext) -> Handle:
         """The same handle as after staging through Python."""
         extension = FORMATS[self.format].compressions[self.compression]
-        return self._handle(str(context.transaction), stage_engine_files(self.path, context, extension))
+        return self._handle(stage_engine_files(self.path, context, extension))
 
     def discard(self, transaction: SlotTransaction) -> None:
         """Remove what the attempt has written so far."""

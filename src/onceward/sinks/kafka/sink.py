@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -47,7 +47,6 @@ class KafkaSink(TransactionalWriteAheadSink):
     """
 
     mechanism = "write-ahead log, receipt in the same Kafka transaction"
-    epoch_at_once: ClassVar[bool] = True
 
     def __init__(
         self,

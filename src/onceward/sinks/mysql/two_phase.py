@@ -160,7 +160,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         """Load, write the receipt, prepare, disconnect."""
         with self._waiting_told(transaction.context):
             transaction.prepare()
-        return {"transaction": str(transaction.context.transaction), "rows": transaction.loader.rows}
+        return {"rows": transaction.loader.rows}
 
     @contextmanager
     def _waiting_told(self, context: SlotContext) -> Iterator[None]:

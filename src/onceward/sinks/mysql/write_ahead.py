@@ -49,7 +49,6 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
     """Made by `MySQLSink`, `why` not by XA. An epoch becomes visible at once."""
 
     mechanism = "write-ahead log, receipt in the same MySQL transaction"
-    epoch_at_once = True
 
     def __init__(self, options: Options, facts: TargetFacts, *, name: str, why: str, is_asked_for: bool) -> None:
         super().__init__(name=name)

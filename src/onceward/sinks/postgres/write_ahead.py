@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import ClassVar
 
 import pyarrow as pa
 
@@ -44,7 +43,6 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
     """What `PostgresSink` becomes for upserts and replacements, and for appends that are not prepared: `why` not."""
 
     mechanism = "write-ahead log, receipt in the same PostgreSQL transaction"
-    epoch_at_once: ClassVar[bool] = True
 
     def __init__(self, target: Options, name: str, why: str, *, is_asked_for: bool) -> None:
         super().__init__(name=name)

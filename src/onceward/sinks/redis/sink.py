@@ -41,7 +41,6 @@ class RedisSink(TransactionalWriteAheadSink):
     """
 
     mechanism = "write-ahead log, receipt in the same step of a script inside Redis"
-    epoch_at_once = True
 
     def __init__(
         self,
@@ -187,8 +186,7 @@ class RedisSink(TransactionalWriteAheadSink):
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """All of this job's name and this sink; below the watermark only those of each generation's last epoch.
 
-        A slot of which only a part is in has no receipt yet. But it proves that its epoch was decided, so it is given
-        as a receipt of the slot -1 - slot, which no epoch has.
+        Also of slots of which only a part is in: they prove that their epoch was decided.
         """
         with self._opened() as connection:
             key = key_of(self.receipts_prefix, job.name, self.name)
@@ -198,8 +196,9 @@ class RedisSink(TransactionalWriteAheadSink):
                     entry.generation,
                     self.name,
                     entry.epoch,
-                    entry.slot if entry.is_in else -1 - entry.slot,
+                    entry.slot,
                     entry.fingerprint,
+                    entry.is_in,
                 )
                 for entry in entries(connection.client(key), key)
             ]

@@ -52,7 +52,6 @@ class SQLiteSink(TransactionalWriteAheadSink):
     """
 
     mechanism = "write-ahead log, receipt in the same SQLite transaction"
-    epoch_at_once = True
 
     def __init__(
         self,

@@ -43,11 +43,10 @@ class TransactionalConformance(SinkConformance):
         job: JobIdentity | None = None,
         version: str = "v",
     ) -> bool:
-        """Send slots as the publisher does, all at once or one by one."""
+        """Send slots as the publisher does."""
         job = job or self.job
         values = [self.values(sink, epoch, slot, job=job, version=version) for slot in slots]
-        groups = [values] if sink.epoch_at_once else [[one] for one in values]
-        return all(sink.send_transaction(group, job, epoch, AT) for group in groups)
+        return sink.send_transaction(values, job, epoch, AT)
 
     def test_what_is_sent_is_visible_once(self) -> None:
         """With a receipt for every slot."""
