@@ -35,7 +35,7 @@ SMALL = Source(ends=(2, 3), keys=2)
 def fake(kind: Callable[..., object], name: str | None = None) -> SinkUnderTest:
     target = MemoryTarget()
     sink = kind(target) if name is None else kind(target, name=name)
-    return SinkUnderTest(sink, lambda: target.rows)  # type: ignore[arg-type]
+    return SinkUnderTest(sink, lambda: target.rows)
 
 
 def file_rows(folder: Path) -> Rows:
@@ -46,7 +46,7 @@ def file_rows(folder: Path) -> Rows:
 def files(folder: Path, **options: Any) -> SinkUnderTest:
     sink = FileSink(folder / "files", format="jsonl", **options)
     sink.check(SCHEMA, output_mode="append")
-    return SinkUnderTest(sink, lambda: file_rows(folder / "files"), ordered=False)  # type: ignore[arg-type]
+    return SinkUnderTest(sink, lambda: file_rows(folder / "files"), ordered=False)
 
 
 def table_rows(path: Path, table: str) -> Rows:

@@ -85,7 +85,7 @@ class Replacing(FakeTransactionalSink):
         super().__init__(target, name="replacing")
         self.sent: list[tuple[int, int]] = []
 
-    def send_transaction(self, slots, job, checkpoint_id, timestamp):  # type: ignore[no-untyped-def]
+    def send_transaction(self, slots, job, checkpoint_id, timestamp):
         self.target.rows.clear()
         self.sent.append((checkpoint_id, sum(slot.rows for slot in slots)))
         return super().send_transaction(slots, job, checkpoint_id, timestamp)

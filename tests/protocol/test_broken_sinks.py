@@ -111,7 +111,7 @@ def failures(kind: type) -> list[str]:
     """The tests of the suite that fail for a sink; run by hand, one target each."""
     suite = TwoPhaseConformance if issubclass(kind, FakeTwoPhaseSink) else TransactionalConformance
 
-    class Applied(suite):  # type: ignore[misc, valid-type]
+    class Applied(suite):
         def __init__(self) -> None:
             self.target = MemoryTarget()
 

@@ -133,8 +133,8 @@ def test_a_failed_epoch_runs_again_with_the_same_barrier_and_another_computation
         with pytest.raises(RuntimeError):
             Engine(logs, Source(ends=(3,)), ManualClock(), run_name=f"run{len(seen)}").run(fails)
     first, second = seen
-    assert (first.epoch, first.ids) == (second.epoch, second.ids) == (0, range(3))  # type: ignore[attr-defined]
-    assert first.version != second.version  # type: ignore[attr-defined]
+    assert (first.epoch, first.ids) == (second.epoch, second.ids) == (0, range(3))
+    assert first.version != second.version
 
 
 def test_the_loser_of_a_commit_is_told(logs: EngineLogs) -> None:

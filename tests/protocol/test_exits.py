@@ -110,7 +110,7 @@ class Town:
     def context(self, harness: Harness | None = None, **more: Any) -> RunContext:
         job = harness or self.harness
         parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "directory_id": job.directory_id}
-        return look_at(**parts, clock=job.clock, **more)[0]  # type: ignore[arg-type]
+        return look_at(**parts, clock=job.clock, **more)[0]
 
     def decided_and_unpublished(self) -> None:
         self.harness.life(until=0)
@@ -284,7 +284,7 @@ def one_of_two_lost() -> Town:
     manifest = context.register.manifest(1, 0)
     assert manifest is not None
     for slot in manifest.sinks[B].slots:
-        context.sinks[1].commit(slot.handle)  # type: ignore[union-attr]
+        context.sinks[1].commit(slot.handle)
     town.lose_transactions(A)
     return town
 
@@ -540,7 +540,7 @@ class Relying(FakeTransactionalSink):
     def send_transaction(self, slots: Any, job: Any, checkpoint_id: int, timestamp: Any) -> bool:
         """In the middle of the job somebody adds an index."""
         if checkpoint_id == 1 and not self.target.sent:
-            self.target.sent.add(("an index", "is added"))  # type: ignore[arg-type]
+            self.target.sent.add(("an index", "is added"))
             self.facts = {"unique indexes": "(id), (name(3))"}
         refuse_change(self.known, self.facts, epoch=checkpoint_id)
         return super().send_transaction(slots, job, checkpoint_id, timestamp)
@@ -718,7 +718,7 @@ def identity_anew(town: Town, **more: Any) -> None:
         "directory_id": job.directory_id,
         "clock": job.clock,
     }
-    new = propose_identity(name=job.name, **parts, **more)  # type: ignore[arg-type]
+    new = propose_identity(name=job.name, **parts, **more)
     write_identity(job.storage, new, by="ann@host", at=AT, because="a bit was flipped")
 
 
@@ -955,7 +955,7 @@ def test_the_plan_shows_what_was_resolved() -> None:
 
     def steps() -> tuple[object, ...]:
         parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "directory_id": job.directory_id}
-        return inspect_checkpoint(**parts, clock=job.clock).steps  # type: ignore[arg-type]
+        return inspect_checkpoint(**parts, clock=job.clock).steps
 
     assert steps() == (Publish(1, slots=4, receipts=2),)
     say(job, propose_slot_is_in(town.context(), epoch=1, sink=A, slot=0))

@@ -39,7 +39,7 @@ def harness(workshop: Path) -> Harness:
     )
 
 
-def context_of(harness: Harness):  # type: ignore[no-untyped-def]
+def context_of(harness: Harness):
     return look_at(
         sinks=harness.sinks,
         storage=harness.storage,

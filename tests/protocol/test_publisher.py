@@ -28,7 +28,7 @@ Kind = Callable[..., Any]
 
 
 def target_of(harness: Harness) -> MemoryTarget:
-    target = harness.sinks[0].target  # type: ignore[union-attr]
+    target = harness.sinks[0].target
     assert isinstance(target, MemoryTarget)
     return target
 

@@ -165,7 +165,7 @@ def test_s10_pre_commit_works_then_begin_fails_and_the_rollback_fails() -> None:
     assert isinstance(ending, Failed)
     assert visible(harness) == [0, 1, 2, 3]
     assert any("pending" in left for left in harness.leftovers())
-    harness.sinks[0].broken = False  # type: ignore[union-attr]
+    harness.sinks[0].broken = False
     finished_cleanly(harness)
 
 
@@ -261,7 +261,7 @@ def test_s16_s50_a_target_that_is_down_longer_than_every_retry_keeps_all_epochs_
     assert ending.error.epoch == 0
     assert 29 <= clock.monotonic() <= 31
     assert visible(harness) == []
-    harness.sinks[0].down = False  # type: ignore[union-attr]
+    harness.sinks[0].down = False
     finished_cleanly(harness)
 
 

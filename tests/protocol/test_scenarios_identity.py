@@ -155,7 +155,7 @@ def test_s34_sparks_logs_alone_went_back(kind: Kind) -> None:
     harness.life(until=0)
     logs = deepcopy(harness.logs)
     harness.life(until=1)
-    back = town.job(ends=(4, 8, 12), storage=harness.storage, logs=logs)  # type: ignore[arg-type]
+    back = town.job(ends=(4, 8, 12), storage=harness.storage, logs=logs)
     refused_with(back, CheckpointRolledBack)
     back.drain(accepting(Accept.ROLLBACK))
     assert town.ids() == sorted([*range(12), *range(4, 8)])
@@ -204,7 +204,7 @@ def test_s37_a_source_that_was_rewound_with_sparks_logs_is_noticed(kind: Kind) -
     assert isinstance(logs, MemoryLogs)
     logs.forget_commit(1)
     logs.plan(1, logs.offsets[1].replace('{"end": 8}', '{"end": 6}'))
-    back = town.job(ends=(4, 6, 10), storage=harness.storage, logs=logs)  # type: ignore[arg-type]
+    back = town.job(ends=(4, 6, 10), storage=harness.storage, logs=logs)
     refused_with(back, CheckpointRolledBack)
     assert town.ids() == list(range(8))
     back.drain(accepting(Accept.ROLLBACK))
@@ -220,9 +220,9 @@ def test_s37_other_logs_under_settled_epochs_are_accepted_once_and_then_rewound(
     town = Town(kind)
     harness = town.job(ends=(4, 8))
     harness.drain()
-    logs = MemoryLogs(dict(harness.logs.offsets), dict(harness.logs.commits))  # type: ignore[attr-defined]
+    logs = MemoryLogs(dict(harness.logs.offsets), dict(harness.logs.commits))
     logs.plan(1, logs.offsets[1].replace('{"end": 8}', '{"end": 6}'))
-    back = town.job(ends=(4, 6, 10), storage=harness.storage, logs=logs)  # type: ignore[arg-type]
+    back = town.job(ends=(4, 6, 10), storage=harness.storage, logs=logs)
     refused_with(back, CheckpointRolledBack)
     lost = refused_with(back, EpochLost, Accept.ROLLBACK)
     assert lost.epoch == 1
@@ -267,7 +267,7 @@ def test_a_checkpoint_of_another_job_is_refused() -> None:
     town = Town(FakeTwoPhaseSink)
     harness = town.job()
     harness.drain()
-    other = town.job(name="another", storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    other = town.job(name="another", storage=harness.storage, logs=harness.logs)
     refused_with(other, ConfigurationError)
 
 
@@ -308,7 +308,7 @@ def test_s43_a_sink_that_was_renamed_while_it_has_decided_work_is_missed_by_name
     town = Town(kind)
     harness = town.job(sink="old name")
     harness.life(DiesAt("log commit 0", after=True))
-    renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)
     error = refused_with(renamed, SinkMissing)
     assert "old name" in str(error)
     assert town.ids() == []
@@ -320,7 +320,7 @@ def test_s43_a_two_phase_sink_that_was_renamed_while_it_has_undecided_work_leave
     town = Town(FakeTwoPhaseSink)
     harness = town.job(sink="old name")
     harness.life(DiesAt("log commit 0"))
-    renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)
     error = refused_with(renamed, SinkMissing)
     assert "old name" in str(error)
     harness.drain()
@@ -333,7 +333,7 @@ def test_s43_a_sink_that_was_removed_when_all_was_settled_is_not_missed(kind: Ki
     town = Town(kind)
     harness = town.job(sink="old name", ends=(4, 8))
     harness.life(until=0)
-    renamed = town.job(sink="new name", ends=(4, 8), storage=harness.storage, logs=harness.logs)  # type: ignore[arg-type]
+    renamed = town.job(sink="new name", ends=(4, 8), storage=harness.storage, logs=harness.logs)
     renamed.drain()
     assert town.ids() == list(range(8))
 
@@ -385,7 +385,7 @@ def test_s80_a_lost_onceward_folder_is_told_with_the_epochs_that_may_be_missing(
     harness = town.job(ends=(4, 8, 12))
     harness.life(until=0)
     harness.life(DiesAt("log commit 1", after=True))
-    lost = town.job(ends=(4, 8, 12), logs=harness.logs)  # type: ignore[arg-type]
+    lost = town.job(ends=(4, 8, 12), logs=harness.logs)
     error = refused_with(lost, CheckpointUnknown, Accept.FRESH_START)
     assert "folder onceward/ was lost" in str(error)
     assert "has no receipt of epoch 1" in str(error)
@@ -403,7 +403,7 @@ def test_s80_nothing_is_missing_where_every_decided_epoch_was_published(kind: Ki
     town = Town(kind)
     harness = town.job(ends=(4, 8, 12))
     harness.life(until=1)
-    lost = town.job(ends=(4, 8, 12), logs=harness.logs)  # type: ignore[arg-type]
+    lost = town.job(ends=(4, 8, 12), logs=harness.logs)
     assert "every sink has receipts of epoch 1" in str(refused_with(lost, CheckpointUnknown))
     lost.drain(accepting(Accept.ADOPT))
     assert town.ids() == list(range(12))
@@ -427,7 +427,7 @@ def test_s80_adopting_does_not_hide_that_an_undecided_epoch_is_published(kind: K
     harness = town.job(ends=(4, 8))
     harness.drain()
     harness.logs.forget_commit(1)
-    lost = town.job(ends=(4, 8), logs=harness.logs)  # type: ignore[arg-type]
+    lost = town.job(ends=(4, 8), logs=harness.logs)
     refused_with(lost, CheckpointReplaced, Accept.ADOPT)
     assert town.ids() == list(range(8))
 
@@ -437,7 +437,7 @@ def test_a_dry_run_tells_of_a_checkpoint_that_only_spark_knows(kind: Kind) -> No
     town = Town(kind)
     harness = town.job(ends=(4, 8))
     harness.drain()
-    lost = town.job(ends=(4, 8), logs=harness.logs)  # type: ignore[arg-type]
+    lost = town.job(ends=(4, 8), logs=harness.logs)
     parts = {
         "sinks": lost.sinks,
         "storage": lost.storage,
@@ -445,9 +445,9 @@ def test_a_dry_run_tells_of_a_checkpoint_that_only_spark_knows(kind: Kind) -> No
         "directory_id": "here",
         "clock": lost.clock,
     }
-    plan = inspect_checkpoint(**parts, name=lost.name)  # type: ignore[arg-type]
+    plan = inspect_checkpoint(**parts, name=lost.name)
     assert isinstance(plan.refusal, CheckpointUnknown)
-    assert inspect_checkpoint(**parts, name=lost.name, accepted=frozenset({Accept.ADOPT})).refusal is None  # type: ignore[arg-type]
+    assert inspect_checkpoint(**parts, name=lost.name, accepted=frozenset({Accept.ADOPT})).refusal is None
 
 
 def test_s53_part_file_names_are_never_reused(workshop: Path) -> None:
@@ -456,7 +456,7 @@ def test_s53_part_file_names_are_never_reused(workshop: Path) -> None:
         for generation in range(2):
             sink = FileSink(workshop / "files", format="jsonl", name="files")
             sink.check(SCHEMA, output_mode="append")
-            subject = SinkUnderTest(sink, lambda: file_rows(workshop / "files"), ordered=False)  # type: ignore[arg-type, return-value]
+            subject = SinkUnderTest(sink, lambda: file_rows(workshop / "files"), ordered=False)
             harness = Harness(subject, source=Source(ends=(4, 8)), name=name)
             accepted = Behaviour(accepted=frozenset({Accept.FRESH_START}) if generation else frozenset())
             harness.life(DiesAt("log commit 1"), accepted)

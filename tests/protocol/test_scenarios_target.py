@@ -80,7 +80,7 @@ def test_s22_a_transaction_that_times_out_is_warned_about_and_then_named(caplog:
 
 def test_s52_a_prepared_transaction_that_the_target_lost_is_noticed_named_and_replayable(workshop: Path) -> None:
     subject = fake(FakeTwoPhaseSink)
-    target = subject.sink.target  # type: ignore[union-attr]
+    target = subject.sink.target
     harness = Harness(
         subject,
         source=Source(ends=(4, 8, 12)),
@@ -207,7 +207,7 @@ def test_a_target_that_does_not_answer_during_a_sweep_does_not_stop_the_run() ->
 
         asked = 0
 
-        def pending(self, job):  # type: ignore[no-untyped-def]
+        def pending(self, job):
             Deaf.asked += 1
             if 2 < Deaf.asked < 6:
                 raise ConnectionError("gone")

@@ -49,7 +49,7 @@ class Town:
 
 def context_of(job: Harness) -> RunContext:
     parts = {"sinks": job.sinks, "storage": job.storage, "decisions": job.logs, "directory_id": job.directory_id}
-    return look_at(**parts, clock=job.clock)[0]  # type: ignore[arg-type]
+    return look_at(**parts, clock=job.clock)[0]
 
 
 def accepting(what: Accept) -> Behaviour:

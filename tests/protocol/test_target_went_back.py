@@ -47,7 +47,7 @@ with_receipts = pytest.mark.parametrize(
 
 
 def target_of(harness: Harness) -> MemoryTarget:
-    return harness.subjects[0].sink.target  # type: ignore[union-attr, no-any-return]
+    return harness.subjects[0].sink.target
 
 
 def went_back(kind: Callable[..., object], *, to: int = 1, limits: PublishLimits | None = None) -> Harness:
@@ -67,7 +67,7 @@ def refusal(harness: Harness) -> TargetRolledBack:
     return ending.error
 
 
-def context_of(harness: Harness):  # type: ignore[no-untyped-def]
+def context_of(harness: Harness):
     context, _ = look_at(
         sinks=harness.sinks,
         storage=harness.storage,
@@ -98,7 +98,7 @@ def test_s78_a_standby_with_the_prepare_and_without_the_commit_gets_the_commit()
     class Standby(DiesAt):
         """Takes its copy just before the first commit of epoch 1."""
 
-        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+        def perform(self, what, call, *, writes=True, torn=None):
             if what.startswith("sink two-phase commit") and "_1_0_" in what and not backups:
                 backups.append(target_of(harness).backup())
             return call()
@@ -152,7 +152,7 @@ def test_s78_the_reaper_never_aborts_what_a_marker_names() -> None:
     class FailsOver(DiesAt):
         """The standby has epoch 0 prepared, and takes over while epoch 1 is staged."""
 
-        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+        def perform(self, what, call, *, writes=True, torn=None):
             if what.startswith("sink two-phase commit") and "_0_0_" in what and not backups:
                 backups.append(target_of(harness).backup())
             if what.startswith("sink two-phase begin") and "_1_0_" in what and len(backups) == 1:
@@ -174,7 +174,7 @@ def test_s78_it_is_noticed_while_the_job_runs() -> None:
     class Restored(DiesAt):
         """While epoch 2 is staged."""
 
-        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+        def perform(self, what, call, *, writes=True, torn=None):
             if what.startswith("storage open_new wal/2"):
                 target_of(harness).restore(backup)
             return call()
@@ -195,7 +195,7 @@ def test_s78_a_target_that_failed_is_asked_before_newer_epochs_go_there(kind: Ca
     class FailsOver(DiesAt):
         """The connection is lost as epoch 2 is sent, and behind it stands the backup."""
 
-        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+        def perform(self, what, call, *, writes=True, torn=None):
             if what.startswith("sink transactional send 2") and not self.trace:
                 self.trace.append(what)
                 target_of(harness).restore(backup)
@@ -221,7 +221,7 @@ def test_s78_older_epochs_are_not_replayed_over_newer_ones_unless_that_is_asked_
     class Restored(DiesAt):
         """Without any failure, while epoch 2 is staged."""
 
-        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+        def perform(self, what, call, *, writes=True, torn=None):
             if what.startswith("storage open_new wal/2"):
                 target_of(harness).restore(backup)
             return call()
@@ -374,15 +374,15 @@ def dry_run(harness: Harness) -> Plan:
 def test_s79_receipts_that_moved_while_an_epoch_is_unsettled_are_refused() -> None:
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("storage create settled/0"))
-    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, ReceiptsMoved)
     assert "schema a" in ending.error.message
     assert isinstance(dry_run(harness).refusal, ReceiptsMoved)
-    harness.subjects[0].sink.at = "schema a"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema a"
     harness.life(until=0)
-    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"
     harness.drain()
     assert harness.problems() == []
 

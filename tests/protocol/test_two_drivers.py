@@ -87,7 +87,7 @@ def test_s29_a_second_driver_between_manifest_and_decision_ends_in_epoch_lost_or
     assert isinstance(error_of(overtaken), Fenced)
     ending = harness.life()
     assert isinstance(error_of(ending), EpochLost)
-    assert error_of(ending).epoch == 0  # type: ignore[attr-defined]
+    assert error_of(ending).epoch == 0
     assert harness.subjects[0].read() == [], "nothing of it is visible"
 
 
@@ -107,7 +107,7 @@ def test_s29_a_driver_whose_barrier_was_written_over_does_not_decide(kind: Calla
     harness = job(kind, 4)
 
     def another_one_plans_it() -> None:
-        harness.logs.plan(0, f"{harness.logs.offsets[0]}\n")  # type: ignore[attr-defined]
+        harness.logs.plan(0, f"{harness.logs.offsets[0]}\n")
 
     ending = harness.life(PausedAt("storage create manifests/0.0.json", another_one_plans_it))
     assert isinstance(error_of(ending), Fenced)
@@ -201,7 +201,7 @@ def test_s29_two_drivers_that_start_together_are_told_so_and_not_to_accept_anyth
             harness = job(kind, 4, 8, 12)
             harness.life(until=0)
             pauses = iter([lambda: None] * (times - 1) + [harness.drain])
-            ending = harness.life(PausedAt(at, lambda pauses=pauses: next(pauses)(), times=times))  # type: ignore[misc]
+            ending = harness.life(PausedAt(at, lambda pauses=pauses: next(pauses)(), times=times))
             if isinstance(ending, Failed):
                 assert isinstance(ending.error, Fenced | ConcurrentUpdate), (at, times, ending)
             harness.drain()

@@ -345,8 +345,8 @@ def test_a_watched_sink_is_its_sink_in_every_other_respect() -> None:
     assert isinstance(seen, Users)
     assert isinstance(seen, EngineWritten)
     assert (seen.name, seen.question, seen.slot, seen.transaction_timeout_s) == ("users", "own", 7, 60.0)
-    sink.found = "later"  # type: ignore[attr-defined]
-    assert seen.found == "later"  # type: ignore[attr-defined]
+    sink.found = "later"
+    assert seen.found == "later"
     assert without_watchdog(seen) is sink
     assert without_watchdog(sink) is sink
     assert seen.keeps_receipts
@@ -390,7 +390,7 @@ def thread_of(lock: Lock, monkeypatch: pytest.MonkeyPatch) -> PublisherThread:
     harness = harness_of(FakeTwoPhaseSink(target), target, lock.clock)
     assert isinstance(harness.life(DiesAt("sink two-phase commit")), Crashed)
     # Its clock stands still: the watchdog alone would wait for ever.
-    lock.meet = lambda: lock.released.wait(60)  # type: ignore[method-assign, assignment]
+    lock.meet = lambda: lock.released.wait(60)
     context, _ = look_at(
         sinks=(with_watchdog(hanging(FakeTwoPhaseSink, "commit_all", lock)(target), lock.watchdog),),
         storage=harness.storage,

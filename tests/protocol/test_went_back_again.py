@@ -46,7 +46,7 @@ def test_an_at_most_once_epoch_is_not_replaced_by_its_own_announcement() -> None
 def test_receipts_that_moved_with_all_settled_are_not_missed_and_not_replayed() -> None:
     harness = Harness(fake(Movable), source=SOURCE, limits=KEEPING)
     harness.life(until=2)
-    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"
     target_of(harness).receipts.clear()
     assert isinstance(harness.life(until=2), Finished)
     assert plan_replay(context_of(harness)) == []
@@ -58,7 +58,7 @@ def test_a_mirror_whose_receipts_stand_at_another_place_is_compared_all_the_same
     backup = target_of(harness).backup()
     harness.life(until=2)
     target_of(harness).restore(backup)
-    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"
     assert "lacks epochs 1 to 2" in refusal(harness).message
 
 
@@ -72,7 +72,7 @@ def test_what_was_published_on_top_of_the_gap_does_not_hide_what_is_below_it() -
     class Restored(DiesAt):
         """While epoch 6 is staged, without any failure."""
 
-        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+        def perform(self, what, call, *, writes=True, torn=None):
             if what.startswith("storage open_new wal/6"):
                 target_of(harness).restore(backup)
             return call()
@@ -130,7 +130,7 @@ def test_a_failure_in_the_middle_of_a_replay_is_no_target_that_went_back() -> No
     send, failures = type(context.sinks[0]).send_transaction, [TargetError("connection lost")]
 
     class Flaky(FakeTransactionalSink):
-        def send_transaction(self, *args):  # type: ignore[no-untyped-def, override]
+        def send_transaction(self, *args):
             if failures:
                 raise failures.pop()
             return send(self, *args)
@@ -153,7 +153,7 @@ def test_an_epoch_without_rows_is_kept_for_a_sink_that_replaces() -> None:
 def test_receipts_that_moved_under_an_epoch_that_is_not_decided_are_no_reason_to_stop() -> None:
     harness = Harness(fake(Movable), source=SOURCE)
     harness.life(DiesAt("log commit 1"))
-    harness.subjects[0].sink.at = "schema b"  # type: ignore[union-attr]
+    harness.subjects[0].sink.at = "schema b"
     harness.drain()
     assert harness.problems() == []
 
@@ -166,7 +166,7 @@ def test_it_is_noticed_by_time_and_not_only_every_twentieth_epoch(kind: Callable
     class Restored(DiesAt):
         """To nothing, after epoch 0 was settled."""
 
-        def perform(self, what, call, *, writes=True, torn=None):  # type: ignore[no-untyped-def]
+        def perform(self, what, call, *, writes=True, torn=None):
             if what.startswith("log plan 1") and not backups:
                 backups.append(MemoryTarget())
                 target_of(harness).restore(backups[0])

@@ -76,7 +76,7 @@ def main() -> None:
     other = naive.trigger(availableNow=True).foreachBatch(append).start()
     if CONFIG["die"]:
         AT_THE_POINT.wait()
-        for pid in (spark.sparkContext._gateway.proc.pid, os.getpid()):  # type: ignore[union-attr]
+        for pid in (spark.sparkContext._gateway.proc.pid, os.getpid()):
             os.kill(pid, signal.SIGKILL)
     query.awaitTermination()
     other.awaitTermination()

@@ -146,9 +146,9 @@ def before(method: Callable[..., Any], point: str, epoch_of: Callable[..., int])
     return wrapped
 
 
-Coordinator.pre_commit = after(Coordinator.pre_commit, "manifest", lambda _, order, *__: order.epoch)  # type: ignore
-Register.reserve = after(Register.reserve, "recovery-reserved", lambda _, epoch, *__: epoch)  # type: ignore
-SegmentStore.remove_epoch = before(SegmentStore.remove_epoch, "settled", lambda _, epoch: epoch)  # type: ignore
+Coordinator.pre_commit = after(Coordinator.pre_commit, "manifest", lambda _, order, *__: order.epoch)
+Register.reserve = after(Register.reserve, "recovery-reserved", lambda _, epoch, *__: epoch)
+SegmentStore.remove_epoch = before(SegmentStore.remove_epoch, "settled", lambda _, epoch: epoch)
 
 
 def pipeline(spark: SparkSession) -> DataFrame:

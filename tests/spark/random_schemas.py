@@ -82,7 +82,7 @@ def integers(bits: int) -> Values:
 
 
 def floats(width: int, *, is_finite: bool) -> Values:
-    drawn: Values = st.floats(width=width, allow_nan=not is_finite, allow_infinity=not is_finite)  # type: ignore[arg-type]
+    drawn: Values = st.floats(width=width, allow_nan=not is_finite, allow_infinity=not is_finite)
     special = [0.0, -0.0] if is_finite else [0.0, -0.0, math.nan, math.inf, -math.inf]
     return drawn | st.sampled_from(special)
 

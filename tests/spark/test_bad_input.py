@@ -21,7 +21,7 @@ from .workspace import SparkWorkspace
 
 def unpicklable(path: Path) -> FileSink:
     sink = FileSink(path)
-    sink.lock = threading.Lock()  # type: ignore[attr-defined]
+    sink.lock = threading.Lock()
     return sink
 
 

@@ -166,7 +166,7 @@ def test_a_pipeline_that_was_delivered_otherwise_before_is_taken_on(
     own: list[int] = []
 
     def plain(batch: object, epoch: int) -> None:
-        own.extend(row.id for row in batch.collect())  # type: ignore[attr-defined]
+        own.extend(row.id for row in batch.collect())
 
     query = (
         workspace.lucky(spark)

@@ -30,7 +30,7 @@ def test_executors_killed_in_mid_stage_and_after_pre_commit_leave_no_trace(
     with ended_at_last(driver), Reader(workspace) as reader:
         for point in ("invoke", "pre-commit"):
             marker = workspace.work / f"held-{point}"
-            wait_until(lambda m=marker: is_written(m) or driver.poll() is not None, f"a task is held at {point}")  # type: ignore[misc]
+            wait_until(lambda m=marker: is_written(m) or driver.poll() is not None, f"a task is held at {point}")
             assert driver.poll() is None, said(workspace)
             os.kill(executor_of(int(marker.read_text())), signal.SIGKILL)
         assert driver.wait(PATIENCE_S) == 0, said(workspace)

@@ -216,10 +216,10 @@ def test_spark_counts_what_it_writes_also_without_its_commands(
             raise Py4JError("Method saveCommand does not exist")
 
     def without(batch: DataFrame, *arguments: object) -> DataFrameWriter:
-        writer = real(batch, *arguments)  # type: ignore[arg-type]
+        writer = real(batch, *arguments)
         if not observed:
             observed.append(True)
-            writer._jwrite = Lacking()  # type: ignore[assignment]
+            writer._jwrite = Lacking()
         return writer
 
     assert saved("command") == 30

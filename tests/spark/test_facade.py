@@ -186,7 +186,7 @@ def test_the_internal_property_with_the_batch_id_is_visible_in_tasks(
     seen: dict[int, set[str | None]] = {}
 
     def batch_id(batches: object) -> object:
-        for _ in batches:  # type: ignore[attr-defined]
+        for _ in batches:
             context = TaskContext.get()
             value = context.getLocalProperty("streaming.sql.batchId") if context else None
             yield pa.RecordBatch.from_pydict({"id": pa.array([value], pa.string())})

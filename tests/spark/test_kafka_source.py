@@ -167,4 +167,4 @@ def test_brokers_that_do_not_answer_are_named() -> None:
 )
 def test_a_source_that_cannot_work_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):
-        KafkaSource("localhost:9092", **options)  # type: ignore[arg-type]
+        KafkaSource("localhost:9092", **options)

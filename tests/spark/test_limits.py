@@ -50,7 +50,7 @@ def test_hooks_are_called_in_the_order_of_an_epochs_life(workspace: SparkWorkspa
         return lambda epoch: calls.append((name, epoch))
 
     names = ("on_begin", "on_pre_commit", "on_decision", "on_publish", "on_abort")
-    hooks = Hooks(**{name: remember(name) for name in names})  # type: ignore[arg-type]
+    hooks = Hooks(**{name: remember(name) for name in names})
     workspace.add_files(2)
     workspace.job(hooks=hooks).run(spark)
     for epoch in range(2):

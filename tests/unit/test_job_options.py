@@ -12,7 +12,7 @@ from onceward.sinks import FileSink
 
 def job(folder: Path, **options: Any) -> Job:
     sinks = options.pop("sinks", [FileSink(folder / "out")])
-    return Job(name="job", checkpoint=folder, pipeline=lambda spark: None, sinks=sinks, **options)  # type: ignore[arg-type,return-value]
+    return Job(name="job", checkpoint=folder, pipeline=lambda spark: None, sinks=sinks, **options)
 
 
 @pytest.mark.parametrize(

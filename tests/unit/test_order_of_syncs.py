@@ -212,10 +212,10 @@ def test_what_spark_has_written_is_on_the_disk_when_its_slot_is_pre_committed(di
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_batches([ROWS]), folder / "part-00000.snappy.parquet")
     disk.events.clear()
-    (file,) = sink.engine_pre_commit(where)["files"]  # type: ignore[misc, union-attr]
+    (file,) = sink.engine_pre_commit(where)["files"]
     written = os.path.relpath(folder / "part-00000.snappy.parquet", disk.root)
-    assert disk.synced_bytes[written] == file["bytes"]  # type: ignore[index, call-overload]
-    name = f"name .onceward/{file['staged']}"  # type: ignore[index, call-overload]
+    assert disk.synced_bytes[written] == file["bytes"]
+    name = f"name .onceward/{file['staged']}"
     assert disk.when(f"sync {written}") < disk.when(name)
     disk.when("sync .onceward", after=name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import threading
@@ -19,20 +20,24 @@ from onceward.storage.durable import make_folders, sync_folder
 _UNFINISHED = ".unfinished-"
 _WRITE_BACK_BYTES = 4 << 20
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
-def local_path(location: str | os.PathLike[str]) -> Path:
-    """The one spelling of a location: no `file:` prefix, no symbolic link, no trailing slash."""
+
+def local_path(location: str | os.PathLike[str], *, follows_links: bool = True) -> Path:
+    """The one spelling of a location: absolute, no `file:` prefix, no trailing slash, and no symbolic link unless it is
+    to be followed later, on another host."""
     text = os.fspath(location)
+    if not text.strip() or "\0" in text:
+        raise ConfigurationError(f"{text!r} is not a path", hint="name a directory, for example checkpoints/my-job")
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")
-    if "://" in text or text.startswith(("s3:", "hdfs:", "dbfs:")):
+    elif _SCHEME.match(text):
         raise ConfigurationError(
             f"{text!r} is not on a local file system",
-            hint="this release keeps checkpoints on local or mounted file systems only; give a plain path",
+            hint="this release works in local or mounted folders only: give a plain path, or one with file:",
         )
-    if not text.strip():
-        raise ConfigurationError("an empty path was given", hint="name a directory, for example checkpoints/my-job")
-    return Path(text).expanduser().resolve()
+    path = Path(os.path.abspath(os.path.expanduser(text)))
+    return path.resolve() if follows_links else path
 
 
 @contextlib.contextmanager

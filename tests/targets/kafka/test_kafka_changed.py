@@ -91,11 +91,11 @@ def test_a_whole_job_ends_when_its_receipts_are_deleted_and_sends_nothing_again(
         if not epochs:
             epochs.append(epoch)
             delete(workspace, workspace.receipts_topic)
-            sink._end()  # type: ignore[union-attr]
+            sink._end()
             return publish(slots, job, epoch, timestamp)
         return done
 
-    sink.send_transaction = deleting  # type: ignore[method-assign,union-attr]
+    sink.send_transaction = deleting
     ending = harness.life()
     assert isinstance(ending, Failed)
     assert isinstance(ending.error, TargetChanged)

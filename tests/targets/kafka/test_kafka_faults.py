@@ -30,7 +30,7 @@ def test_a_transaction_that_times_out_before_its_commit_is_published_again(works
 
     def slowly() -> Iterator[pa.RecordBatch]:
         yield numbers(1)
-        sink._session._producer.flush(10)  # type: ignore[union-attr]
+        sink._session._producer.flush(10)
         assert workspace.is_open()
         until(lambda: not workspace.is_open())
         yield numbers(2)
@@ -55,7 +55,7 @@ def test_a_failure_in_mid_publish_does_not_hold_up_other_readers(workspace: Kafk
 
     def damaged() -> Iterator[pa.RecordBatch]:
         yield numbers(1)
-        sink._session._producer.flush(10)  # type: ignore[union-attr]
+        sink._session._producer.flush(10)
         raise DamagedFile("the segment is torn")
 
     with pytest.raises(DamagedFile):

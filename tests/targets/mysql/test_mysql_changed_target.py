@@ -137,7 +137,7 @@ def test_s90_an_index_over_an_expression_is_refused_and_one_over_a_part_of_the_k
 
 
 def _options() -> Any:
-    return MySQLSink("mysql://h/d", table="rows", **UPSERT)._options  # type: ignore[arg-type]
+    return MySQLSink("mysql://h/d", table="rows", **UPSERT)._options
 
 
 @pytest.mark.parametrize("deleted", [None, "gone"])
@@ -354,7 +354,7 @@ def test_s95_what_the_server_says_is_told_as_busy_or_as_changed_and_no_row_is_bl
         with pytest.raises(expected):
             write(sink)
         with pytest.raises(Exception):  # noqa: B017, PT011 (whatever it says: it names no row)
-            sink.find_rejected(slots(sink), JOB, 0)  # type: ignore[union-attr]
+            sink.find_rejected(slots(sink), JOB, 0)
     finally:
         workspace.query(fix.format(**names))
     write(sink)

@@ -107,7 +107,7 @@ class History:
             self.proxy.cut_after(pattern, answers=answers, times=times)
             self.harness.trace.append(f"cut after {pattern!r}, {answers} answers, {times} times")
             lazy = rng.random() < 0.3
-            ending = self.harness.life(ServerErrorsAsFaults(), Behaviour(publishes=lambda epoch, lazy=lazy: not lazy))  # type: ignore[misc]
+            ending = self.harness.life(ServerErrorsAsFaults(), Behaviour(publishes=lambda epoch, lazy=lazy: not lazy))
             assert isinstance(ending, Finished | Failed), self.story()
             counts["cuts"] += self.proxy.cuts - cuts
             counts["finished" if isinstance(ending, Finished) else type(ending.error).__name__] += 1

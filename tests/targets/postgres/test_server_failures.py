@@ -121,8 +121,8 @@ def test_s50_a_server_that_stays_away_stops_the_job_and_the_next_start_publishes
     harness = job(there, variant)
     ending = harness.life(PausedAt(publishing(variant), there.server.stop))
     there.server.start()
-    assert isinstance(ending.error, PublishFailed), ending  # type: ignore[union-attr]
-    assert "the epoch stays staged" in str(ending.error)  # type: ignore[union-attr]
+    assert isinstance(ending.error, PublishFailed), ending
+    assert "the epoch stays staged" in str(ending.error)
     assert there.rows() == []
     finished_cleanly(harness)
 

@@ -113,7 +113,7 @@ def test_random_epochs_leave_what_a_dictionary_would_hold(place: Place, seed: in
         count = chance.randrange(1, 12)
         ks = [chance.choice(numbers) if fresh else chance.randrange(8) for _ in range(count)]
         if chance.random() < 0.2:
-            ks[chance.randrange(count)] = None  # type: ignore[call-overload]
+            ks[chance.randrange(count)] = None
         columns = {
             "k": pa.array([key(k) for k in ks], kind),
             "l": pa.array([chance.randrange(2) for _ in ks]),

@@ -47,7 +47,7 @@ class TestRedisCommitter(WriteAheadConformance):
 
 class TestRedisCommitterOnACluster(TestRedisCommitter):
     @pytest.fixture(autouse=True)
-    def _server(self, cluster: RedisCluster) -> None:  # type: ignore[override]
+    def _server(self, cluster: RedisCluster) -> None:
         self.url, self.target = cluster.url, MemoryTarget()
 
 
@@ -70,6 +70,6 @@ def test_its_keys_say_whose_they_are(server: RedisServer, reader: Reader) -> Non
 )
 def test_wrong_options_are_refused(url: str, options: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        RedisCheckpointCommitter(url, **options)  # type: ignore[arg-type]
+        RedisCheckpointCommitter(url, **options)
     assert refused.value.hint
     assert "quiet" not in str(refused.value)

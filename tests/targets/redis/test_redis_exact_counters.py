@@ -27,7 +27,7 @@ def counters(server: RedisServer, **options: Any) -> list[RedisSink]:
 
 def held(reader: Reader, name: str) -> tuple[str, str]:
     values = reader.client.get(f"c:{name}"), reader.client.hget("h", name)
-    return tuple(value.decode() for value in values)  # type: ignore[return-value]
+    return tuple(value.decode() for value in values)
 
 
 def hold(reader: Reader, name: str, text: str) -> None:

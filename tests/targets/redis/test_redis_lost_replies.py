@@ -22,7 +22,7 @@ KEYS = 7
 
 def through(proxy: Proxy, **options: object) -> RedisSink:
     url = f"redis://127.0.0.1:{proxy.port}/0"
-    return RedisSink(url, type="counter", key="count:{key}", by="by", name="redis", **options)  # type: ignore[arg-type]
+    return RedisSink(url, type="counter", key="count:{key}", by="by", name="redis", **options)
 
 
 def some_rows(chance: random.Random) -> pa.RecordBatch:

@@ -230,7 +230,7 @@ def test_the_documented_privileges_are_enough(server: RedisServer, reader: Reade
                 {"type": "counter", "key": "pv:d", "field": "{app}", "by": "x"},
             )
         ):
-            sink = RedisSink(url, name=str(number), **options)  # type: ignore[arg-type]
+            sink = RedisSink(url, name=str(number), **options)
             for epoch in range(3):
                 assert write(sink, batch, epoch=epoch)
             sink.forget(JOB, 2)

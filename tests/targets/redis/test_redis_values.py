@@ -212,7 +212,7 @@ def test_what_redis_cannot_order_or_add_stops_the_job(server: RedisServer, type:
     options = {"member": "{a}", "score": "v"} if type == "zset" else {"by": "v"}
     batch = pa.record_batch({"a": ["x", "y"], "v": [1.0, value]})
     with pytest.raises(RowsRejected, match="slot 0, row 1: 'v' is"):
-        write(RedisSink(server.url, type=type, key="k", **options), batch)  # type: ignore[arg-type]
+        write(RedisSink(server.url, type=type, key="k", **options), batch)
 
 
 def test_infinite_scores_are_scores(server: RedisServer, reader: Reader) -> None:

@@ -58,7 +58,7 @@ def unpublished(harness: Harness) -> Harness:
 class _DieAtTheEnd(CrashAt):
     """Dies when the first epoch is to be committed in the target."""
 
-    def perform(self, what, call, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def perform(self, what, call, *args, **kwargs):
         if what.endswith(" commit_all"):
             raise self.die(what)
         return super().perform(what, call, *args, **kwargs)

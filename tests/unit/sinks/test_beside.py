@@ -16,7 +16,7 @@ def test_pieces_are_done_in_order_and_one_at_a_time() -> None:
         at_work.release()
 
     for number in range(50):
-        beside.do(lambda number=number: piece(number))  # type: ignore[misc]
+        beside.do(lambda number=number: piece(number))
     beside.wait()
     beside.close()
     assert done == [(number, False) for number in range(50)]

@@ -23,8 +23,8 @@ MOUNTS = """\
 
 def retransmitted(source: object, target: object) -> None:
     """NFS: the link was made, its answer was lost, and the second request finds the first one's work."""
-    real_link(source, target)  # type: ignore[arg-type]
-    raise FileExistsError(17, "File exists", os.fspath(target))  # type: ignore[call-overload]
+    real_link(source, target)
+    raise FileExistsError(17, "File exists", os.fspath(target))
 
 
 real_link = os.link

@@ -22,14 +22,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from onceward.contracts import Json
-from onceward.errors import ConfigurationError, TargetRefused
+from onceward.errors import TargetRefused
 from onceward.identity import TransactionName
 
 HIDDEN = ".onceward"
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 LONGEST_NAME = 255
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 # The characters that Hive and Spark escape, and NUL, which no file system takes.
 _ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _FINAL = re.compile(r"part-(?P<transaction>ow1_[0-9a-z_]+)-(?P<fingerprint>[^-]+)-\d+of(?P<parts>\d+)\..+")
@@ -78,21 +77,6 @@ def transaction_of(staged: str) -> TransactionName | None:
     """Whose file this is in the hidden folder; None when it is not one of ours."""
     match = _STAGED.fullmatch(staged)
     return TransactionName.parse(match["transaction"]) if match else None
-
-
-def local_path(path: str | os.PathLike[str]) -> Path:
-    """`path` on this machine, absolute, so that an executor in another folder means the same place."""
-    text = os.fspath(path)
-    if not text.strip() or "\0" in text:
-        raise ConfigurationError(f"{text!r} is not a path", hint="give the folder that takes the files")
-    if text.startswith("file:"):
-        text = "/" + text.removeprefix("file:").lstrip("/")
-    elif _SCHEME.match(text):
-        raise ConfigurationError(
-            f"{text!r} is not on a local file system",
-            hint="this sink writes to local or mounted folders: give a plain path, or one that begins with file:",
-        )
-    return Path(os.path.abspath(os.path.expanduser(text)))
 
 
 def escaped(text: str) -> str:

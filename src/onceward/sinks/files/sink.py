@@ -39,13 +39,12 @@ from onceward.sinks.files.layout import (
     FinalName,
     StagedFile,
     is_plain,
-    local_path,
     published,
     transaction_of,
 )
 from onceward.sinks.files.publish import files_of, give_name, missing, publish, remove
 from onceward.sinks.files.writer import SlotTransaction, WriterSettings
-from onceward.storage import make_folders, sync_folder
+from onceward.storage import local_path, make_folders, sync_folder
 
 
 class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
@@ -72,7 +71,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
         options: Mapping[str, object] | None = None,
         name: str | None = None,
     ) -> None:
-        self.path = local_path(path)
+        self.path = local_path(path, follows_links=False)
         super().__init__(name=name if name is not None else f"files:{self.path.name or 'root'}"[:200].rstrip())
         if format not in FORMATS:
             raise ConfigurationError(
