@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onceward.sinks.kafka import preflight, session
+from onceward.sinks.kafka import client
 from onceward.sinks.kafka.encode import Records
 from onceward.sinks.kafka.producer import Producer
 from onceward.testing.faults import FaultScope
@@ -18,7 +18,7 @@ _fault_scope = FaultScope()
 crash_points = _fault_scope.inside
 
 
-class WatchedProducer(Producer):
+class Watched(Producer):
     """Rows are at the brokers before the receipt follows them, so that a crash finds half a transaction there."""
 
     def _perform(self, what: str, call: Any) -> Any:
@@ -43,5 +43,5 @@ class WatchedProducer(Producer):
 
 def install_crash_points(patch: pytest.MonkeyPatch) -> None:
     """From here on calls of producers can be crash points."""
-    for user in (preflight, session):
-        patch.setattr(user, "Producer", WatchedProducer)
+    for name, kind in client.PRODUCERS.items():
+        patch.setitem(client.PRODUCERS, name, type(f"Watched{kind.__name__}", (Watched, kind), {}))

@@ -34,3 +34,9 @@ class TestSlotBySlot(OnABroker):
     """A transaction for each slot."""
 
     options: ClassVar[dict[str, Any]] = {"key": "key", "max_rows_per_transaction": 1}
+
+
+class TestRecordByRecord(OnABroker):
+    """By confluent-kafka's own producer."""
+
+    options: ClassVar[dict[str, Any]] = {"key": "key", "producer": "records"}

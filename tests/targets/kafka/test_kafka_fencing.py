@@ -91,8 +91,8 @@ class Stage:
                 super().commit_transaction(*args)
                 stage.step()
 
-        for user in (client, session):
-            patch.setattr(user, "Producer", Stepping)
+        for name, kind in client.PRODUCERS.items():
+            patch.setitem(client.PRODUCERS, name, type(f"Stepping{kind.__name__}", (Stepping, kind), {}))
         read = Cluster.read_receipts
 
         def reading(*args: Any, **options: Any) -> Any:

@@ -1,10 +1,13 @@
-"""The producer that takes columns: what it does with their bytes, with a full queue, and when it is forgotten."""
+"""Both producers: what they do with the columns' bytes, with a full queue, and when they are forgotten."""
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
+import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,16 @@ import pyarrow as pa
 import pytest
 from topics import KafkaWorkspace, write
 
+from onceward.contracts import Severity, Workload
 from onceward.errors import ConfigurationError, RowsRejected
+from onceward.sinks.kafka import client
 from onceward.sinks.kafka.encode import Records
-from onceward.sinks.kafka.library import MESSAGE, PART, refuse_untried
-from onceward.sinks.kafka.producer import Producer
+from onceward.sinks.kafka.library import MESSAGE, PART, library, refuse_untried, why_unusable
+from onceward.sinks.kafka.record_producer import RecordProducer
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 VARIANTS = ["together", "each"]
+EITHER = pytest.mark.parametrize("kind", client.PRODUCERS)
 
 
 def with_headers(rows: dict[str, Any], variant: str) -> pa.RecordBatch:
@@ -29,24 +35,28 @@ def with_headers(rows: dict[str, Any], variant: str) -> pa.RecordBatch:
     return pa.record_batch({**rows, **more})
 
 
+@EITHER
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_full_queue_is_waited_for_and_the_order_is_kept(workspace: KafkaWorkspace, variant: str) -> None:
+def test_a_full_queue_is_waited_for_and_the_order_is_kept(workspace: KafkaWorkspace, variant: str, kind: str) -> None:
     """Scenario 47's order, where most records find no room at first."""
-    sink = workspace.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
+    sink = workspace.sink(producer=kind, config={"linger.ms": 0, "queue.buffering.max.messages": 7})
     count = 500
     rows = with_headers({"key": ["same"] * count, "value": [str(n) for n in range(count)]}, variant)
     assert write(sink, rows)
     assert [int(message.value()) for message in workspace.messages()] == list(range(count))
 
 
+@EITHER
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_queue_that_empties_behind_our_back_is_no_reason_to_give_up(workspace: KafkaWorkspace, variant: str) -> None:
+def test_a_queue_that_empties_behind_our_back_is_no_reason_to_give_up(
+    workspace: KafkaWorkspace, variant: str, kind: str
+) -> None:
     """Another thread keeps Python busy meanwhile, so between two looks at the queue anything can happen."""
     done = threading.Event()
     busy = threading.Thread(target=lambda: [sum(range(1000)) for _ in iter(done.is_set, True)], daemon=True)
     busy.start()
     try:
-        sink = workspace.sink(config={"linger.ms": 0, "queue.buffering.max.messages": 7})
+        sink = workspace.sink(producer=kind, config={"linger.ms": 0, "queue.buffering.max.messages": 7})
         for epoch in range(5):
             rows = with_headers({"key": ["same"] * 100, "value": [str(n) for n in range(100)]}, variant)
             assert write(sink, rows, epoch=epoch)
@@ -55,14 +65,15 @@ def test_a_queue_that_empties_behind_our_back_is_no_reason_to_give_up(workspace:
     assert [int(message.value()) for message in workspace.messages()] == [*range(100)] * 5
 
 
+@EITHER
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("places", [[1, 1, 0, None, 0, 1, None, 1], [1, 1, 0, 0, 1, 0, 1, 1]], ids=["some", "all"])
 def test_partitions_are_chosen_row_by_row_from_the_first_record_on(
-    workspace: KafkaWorkspace, places: list[int | None], variant: str
+    workspace: KafkaWorkspace, places: list[int | None], variant: str, kind: str
 ) -> None:
     """Also where the library does not know the topic yet."""
     columns = {"value": [str(n) for n in range(8)], "partition": pa.array(places, pa.int32())}
-    assert write(workspace.sink(), with_headers({"key": ["k"] * 8, **columns}, variant))
+    assert write(workspace.sink(producer=kind), with_headers({"key": ["k"] * 8, **columns}, variant))
     found = {int(message.value()): message.partition() for message in workspace.messages()}
     free = found[3]
     assert found == {n: free if place is None else place for n, place in enumerate(places)}
@@ -71,12 +82,13 @@ def test_partitions_are_chosen_row_by_row_from_the_first_record_on(
         assert there == sorted(there)
 
 
+@EITHER
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_nulls_empty_texts_and_slices_are_told_apart(workspace: KafkaWorkspace, variant: str) -> None:
+def test_nulls_empty_texts_and_slices_are_told_apart(workspace: KafkaWorkspace, variant: str, kind: str) -> None:
     keys = ["left out", None, "", "k", "é", None, "left out"]
     values = ["left out", "", None, "v", None, "é", "left out"]
     whole = with_headers({"key": keys, "value": values}, variant)
-    assert write(workspace.sink(), whole.slice(1, 5))
+    assert write(workspace.sink(producer=kind), whole.slice(1, 5))
     found = {(message.key(), message.value()) for message in workspace.messages()}
     assert found == {
         (None if key is None else key.encode(), None if value is None else value.encode())
@@ -84,13 +96,20 @@ def test_nulls_empty_texts_and_slices_are_told_apart(workspace: KafkaWorkspace, 
     }
 
 
+@EITHER
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_columns_without_a_single_byte_are_sent(workspace: KafkaWorkspace, variant: str) -> None:
-    assert write(workspace.sink(), with_headers({"key": ["", ""], "value": pa.array([None, ""], pa.string())}, variant))
+def test_columns_without_a_single_byte_are_sent(workspace: KafkaWorkspace, variant: str, kind: str) -> None:
+    assert write(
+        workspace.sink(producer=kind),
+        with_headers({"key": ["", ""], "value": pa.array([None, ""], pa.string())}, variant),
+    )
     assert sorted((m.key(), m.value() is None) for m in workspace.messages()) == [(b"", False), (b"", True)]
 
 
-def test_rows_of_several_topics_keep_their_headers_partitions_and_order(workspace: KafkaWorkspace, kafka: Any) -> None:
+@EITHER
+def test_rows_of_several_topics_keep_their_headers_partitions_and_order(
+    workspace: KafkaWorkspace, kafka: Any, kind: str
+) -> None:
     other = KafkaWorkspace(kafka, partitions=2)
     count = 400
     names = [(workspace.topic, other.topic)[n % 3 == 0] for n in range(count)]
@@ -104,7 +123,7 @@ def test_rows_of_several_topics_keep_their_headers_partitions_and_order(workspac
             ),
         }
     )
-    assert write(workspace.sink(topic=None), batch)
+    assert write(workspace.sink(topic=None, producer=kind), batch)
     for place in (workspace, other):
         for partition in (0, 1):
             there = [message for message in place.messages() if message.partition() == partition]
@@ -113,8 +132,9 @@ def test_rows_of_several_topics_keep_their_headers_partitions_and_order(workspac
             assert [m.headers() for m in there] == [[("n", str(n).encode())] if n % 5 else None for n in wanted]
 
 
-def test_a_record_that_no_queue_can_hold_says_so(workspace: KafkaWorkspace) -> None:
-    sink = workspace.sink(config={"queue.buffering.max.kbytes": 1})
+@EITHER
+def test_a_record_that_no_queue_can_hold_says_so(workspace: KafkaWorkspace, kind: str) -> None:
+    sink = workspace.sink(producer=kind, config={"queue.buffering.max.kbytes": 1})
     with pytest.raises(RowsRejected, match=r"row 0 of slot 0 .* larger than all that the client can hold"):
         write(sink, pa.record_batch({"key": ["k"], "value": ["x" * 5_000]}))
 
@@ -127,32 +147,69 @@ def test_a_library_that_was_never_tried_is_refused(version: int, told: str) -> N
         refuse_untried(version)
 
 
+@pytest.fixture
+def untried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A library that was never tried."""
+    monkeypatch.setattr("onceward.sinks.kafka.library._OLDEST", 0x7F000000)
+    for cached in (library, why_unusable):
+        cached.cache_clear()
+    yield
+    for cached in (library, why_unusable):
+        cached.cache_clear()
+
+
+def test_with_a_library_that_was_never_tried_the_job_is_slower_and_says_so(
+    workspace: KafkaWorkspace, untried: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="onceward")
+    sink = workspace.sink(check=True, producer=None)
+    assert re.search("records go out one by one, which is slower: librdkafka .* was never tried", caplog.text)
+    assert write(sink, pa.record_batch({"key": ["k"], "value": ["v"]}))
+    assert isinstance(sink._session._producer, RecordProducer)
+    (found, *_) = sink.diagnose(Workload(slots=1, unpublished_epochs=1))
+    assert (found.about, found.severity) == ("producer", Severity.WARNING)
+
+
+def test_whoever_insists_on_columns_is_refused_there(workspace: KafkaWorkspace, untried: None) -> None:
+    with pytest.raises(ConfigurationError, match="was never tried"):
+        workspace.sink(producer="columns")
+
+
+def test_a_producer_of_another_name_is_refused(workspace: KafkaWorkspace) -> None:
+    with pytest.raises(ConfigurationError, match="producer is 'rows'") as refused:
+        workspace.sink(producer="rows")
+    assert refused.value.hint == "choose one of columns, records, or leave it out"
+
+
 def test_the_layouts_are_those_of_the_library() -> None:
     assert (MESSAGE.itemsize, PART.itemsize) == (72, 72)
     assert [MESSAGE.fields[name][1] for name in MESSAGE.names] == [0, 24, 32, 40, 48]
     assert [PART.fields[name][1] for name in PART.names] == [0, 8, 16, 8, 8]
 
 
-def test_only_bytes_are_taken(workspace: KafkaWorkspace) -> None:
+@EITHER
+def test_only_bytes_are_taken(workspace: KafkaWorkspace, kind: str) -> None:
     """Another type would be copied, and the copy be gone before it is read."""
-    producer = Producer(workspace.sink().settings.producer("columns"))
+    producer = client.PRODUCERS[kind](workspace.sink().settings.producer("columns"))
     with pytest.raises(TypeError, match="records are made of binary, not of large_binary"):
         producer.send(workspace.topic, Records(workspace.topic, None, pa.array([b"x"], pa.large_binary())))
     producer.close()
 
 
-def test_a_closed_producer_answers_with_an_error(workspace: KafkaWorkspace) -> None:
-    producer = Producer(workspace.sink().settings.producer("closed"))
+@EITHER
+def test_a_closed_producer_answers_with_an_error(workspace: KafkaWorkspace, kind: str) -> None:
+    producer = client.PRODUCERS[kind](workspace.sink().settings.producer("closed"))
     producer.close()
     producer.close()
     with pytest.raises(driver.KafkaException, match="the producer is closed"):
         producer.begin_transaction()
 
 
-def test_a_producer_that_is_forgotten_ends_its_threads(workspace: KafkaWorkspace) -> None:
+@EITHER
+def test_a_producer_that_is_forgotten_ends_its_threads(workspace: KafkaWorkspace, kind: str) -> None:
     gc.collect()
     before = threads_of_the_library()
-    sink = workspace.sink()
+    sink = workspace.sink(producer=kind)
     assert write(sink, pa.record_batch({"key": ["k"], "value": ["v"]}))
     assert threads_of_the_library() > before
     del sink

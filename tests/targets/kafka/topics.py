@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,8 @@ class KafkaWorkspace:
     def sink(self, *, check: bool = False, **options: Any) -> KafkaSink:
         """A sink for these topics, with the settings that tests want: no waiting for more records, short patience."""
         given = {"topic": self.topic, "receipts_topic": self.receipts_topic, "name": "kafka", "timeout_s": 10}
+        # All tests of the sink can be run with either producer.
+        given["producer"] = os.environ.get("ONCEWARD_KAFKA_PRODUCER")
         sink = KafkaSink(self.servers, **{**given, "config": {"linger.ms": 0}, **options})
         if check:
             sink.check(pa.schema([("id", pa.int64())]), output_mode="append")

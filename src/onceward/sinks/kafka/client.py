@@ -15,10 +15,14 @@ from onceward.connections.kafka import driver, said
 from onceward.contracts import TryAgain
 from onceward.errors import TargetChanged, TargetRefused
 from onceward.sinks.error_class import ErrorClass
+from onceward.sinks.kafka.column_producer import ColumnProducer
 from onceward.sinks.kafka.errors import UNKNOWN_TOPICS, classify, name_of
+from onceward.sinks.kafka.library import why_unusable
 from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.producer import Producer
+from onceward.sinks.kafka.record_producer import RecordProducer
 
+PRODUCERS: dict[str, type[Producer]] = {"columns": ColumnProducer, "records": RecordProducer}
 T = TypeVar("T")
 _SAME_AGAIN_S = 60.0
 _TOOK = re.compile(r"\d+ms")
@@ -57,7 +61,7 @@ def claim_from(transactional_id: str, settings: Settings, topic: str) -> None:
     """Fence whoever publishes under an id that is not ours any more."""
     client = Client(settings, f"taking the transactional id {transactional_id!r}")
     try:
-        producer = client.make(Producer, settings.producer(transactional_id))
+        producer = client.make_producer(transactional_id)
         with client.raising_kafka_failed():
             claim_transactional_id(producer, topic, settings.timeout_s)
     except KafkaFailed as failed:
@@ -122,6 +126,14 @@ class Client:
             raise self.failed(said(error), error.args[0].code()) from None
         # A consumer's poll would take a record away.
         self._made = None if isinstance(made, driver().Consumer) else made
+        return made
+
+    def make_producer(self, transactional_id: str, *, batch_bytes: int | None = None) -> Producer:
+        """By columns where the library is as it was tried, else record by record; or as the user wants it."""
+        wanted = self._settings.producer_kind or ("columns" if why_unusable() is None else "records")
+        made: Producer = self.make(
+            PRODUCERS[wanted], self._settings.producer(transactional_id, batch_bytes=batch_bytes)
+        )
         return made
 
     def close(self) -> None:

@@ -6,13 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from onceward.contracts import Finding, Severity
 from onceward.sinks.kafka.cluster import SURELY_GONE_S, Cluster, Described
+from onceward.sinks.kafka.library import why_unusable
 from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.preflight import failures_as_refusals
+
+_INSTALL = "pip install 'confluent-kafka>=2.12,<3'"
 
 
 def diagnose(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
     """What the topics' settings mean for what was confirmed. One that the brokers do not know is told of, too."""
     names = list(topics)
+    if settings.producer_kind is None and (why := why_unusable()):
+        yield Finding("producer", Severity.WARNING, f"records go out one by one, which is slower: {why}", _INSTALL)
     with failures_as_refusals(settings):
         cluster = Cluster(settings)
         try:

@@ -72,19 +72,20 @@ def _columns(structure: Any, **places: tuple[Any, int]) -> Any:
 
 
 _CONTENT = Part.content.offset
+_POINTER = np.dtype(np.uint64)
 MESSAGE = _columns(
     Message,
     err=(np.int32, Message.err.offset),
-    value=(np.uint64, Message.value.offset),
-    value_length=(np.uint64, Message.value_length.offset),
-    key=(np.uint64, Message.key.offset),
-    key_length=(np.uint64, Message.key_length.offset),
+    value=(_POINTER, Message.value.offset),
+    value_length=(_POINTER, Message.value_length.offset),
+    key=(_POINTER, Message.key.offset),
+    key_length=(_POINTER, Message.key_length.offset),
 )
 PART = _columns(
     Part,
     kind=(np.int32, Part.kind.offset),
-    pointer=(np.uint64, _CONTENT + _Bytes.pointer.offset),
-    length=(np.uint64, _CONTENT + _Bytes.length.offset),
+    pointer=(_POINTER, _CONTENT + _Bytes.pointer.offset),
+    length=(_POINTER, _CONTENT + _Bytes.length.offset),
     int32=(np.int32, _CONTENT),
     int64=(np.int64, _CONTENT),
 )
@@ -138,8 +139,22 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 @functools.cache
+def why_unusable() -> str | None:
+    """Why records cannot be handed to the library as it is installed here, if so."""
+    try:
+        library()
+    except ConfigurationError as error:
+        return error.message
+    return None
+
+
+@functools.cache
 def library() -> Any:
     """The library, with the types of what its functions take and give."""
+    if ctypes.sizeof(c_void_p) != _POINTER.itemsize:
+        raise ConfigurationError(
+            f"addresses have {ctypes.sizeof(c_void_p)} bytes here", hint="use a Python for 64 bits"
+        )
     from confluent_kafka import cimpl
 
     found = ctypes.CDLL(cimpl.__file__)

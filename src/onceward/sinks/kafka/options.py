@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from onceward.connections.kafka import Setting, driver, not_taken, shown, without_secrets
 from onceward.errors import ConfigurationError
 from onceward.identity import JobIdentity, SinkName, digest
+from onceward.sinks.kafka.library import library
 
 # What exactly-once rests on, or what an option of the sink says.
 _OURS = {
@@ -36,6 +37,7 @@ _OF_CONNECTIONS = re.compile(
 )
 _GIVE_UP = ("message.timeout.ms", "delivery.timeout.ms")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_PRODUCERS = ("columns", "records")
 _DRIVERS_MOST_BYTES = 1_000_000_000
 
 
@@ -49,6 +51,7 @@ class Settings:
     transaction_timeout_s: float
     timeout_s: float
     id_prefix: str
+    producer_kind: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -76,6 +79,12 @@ class Settings:
             raise ConfigurationError(
                 f"id_prefix is {self.id_prefix!r}", hint="use letters, digits, dots, hyphens and underscores"
             )
+        if self.producer_kind not in (None, *_PRODUCERS):
+            raise ConfigurationError(
+                f"producer is {self.producer_kind!r}", hint=f"choose one of {', '.join(_PRODUCERS)}, or leave it out"
+            )
+        if self.producer_kind == "columns":
+            library()
         self._refuse_what_the_driver_refuses()
 
     def _refuse_what_the_driver_refuses(self) -> None:

@@ -11,7 +11,6 @@ from onceward.identity import SinkName, digest
 from onceward.sinks.kafka.client import Client, KafkaFailed, claim_transactional_id, log
 from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
 from onceward.sinks.kafka.options import Settings
-from onceward.sinks.kafka.producer import Producer
 
 _PERMISSIONS = "docs/targets/kafka.md lists what the sink needs"
 
@@ -108,7 +107,7 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
     kafka = driver()
     client = Client(settings, "taking a transactional id")
     try:
-        producer = client.make(Producer, settings.producer(f"{settings.id_prefix}-check-{digest(sink, 16)}"))
+        producer = client.make_producer(f"{settings.id_prefix}-check-{digest(sink, 16)}")
         with client.raising_kafka_failed():
             claim_transactional_id(producer, receipts_topic, settings.timeout_s)
     except KafkaFailed as failed:

@@ -32,7 +32,6 @@ from onceward.sinks.kafka.encode import Records, records_of
 from onceward.sinks.kafka.facts import TargetFacts
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, misfits
 from onceward.sinks.kafka.options import Settings
-from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.receipts import Receipts, Record
 from onceward.sinks.kafka.topics import Topics
 from onceward.sinks.receipts import slots_to_send
@@ -77,7 +76,7 @@ class Session:
             self._topics.look()
             self._is_fresh = True
             self._batch_bytes = min(batch_bytes, self._largest_batch())
-            self._producer = self._client.make(Producer, settings.producer(self._id, batch_bytes=self._batch_bytes))
+            self._producer = self._client.make_producer(self._id, batch_bytes=self._batch_bytes)
             with self._client.raising_kafka_failed():
                 claim_transactional_id(self._producer, self._receipts_topic, settings.timeout_s)
             self._end_what_others_left_open()

@@ -21,12 +21,13 @@ from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka import preflight
-from onceward.sinks.kafka.client import KafkaFailed, Passing, judged
+from onceward.sinks.kafka.client import KafkaFailed, Passing, judged, log
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.diagnose import diagnose
 from onceward.sinks.kafka.errors import classify
 from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
+from onceward.sinks.kafka.library import why_unusable
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, is_name
 from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.rejected import search
@@ -65,6 +66,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         create_partitions: int | None = None,
         receipts_topic: str = "onceward-receipts",
         id_prefix: str = "onceward",
+        producer: str | None = None,
         max_rows_per_transaction: int = 1_000_000,
         transaction_timeout_s: float = 60.0,
         timeout_s: float = 30.0,
@@ -77,7 +79,7 @@ class KafkaSink(TransactionalWriteAheadSink):
                 topic, topic_column, _as_names(key), _as_names(value), format, headers, partition, timestamp
             )
             self.settings = Settings(
-                servers, dict(config or {}), compression, transaction_timeout_s, timeout_s, id_prefix
+                servers, dict(config or {}), compression, transaction_timeout_s, timeout_s, id_prefix, producer
             )
             _check_names(topic, receipts_topic)
             if create_partitions is not None and create_partitions < 1:
@@ -125,6 +127,8 @@ class KafkaSink(TransactionalWriteAheadSink):
                 sink=self.name,
             )
             self._facts = self._nothing_relied_on()
+        if self.settings.producer_kind is None and (why := why_unusable()):
+            log.warning("sink %r: records go out one by one, which is slower: %s", self.name, why)
 
     def target_facts(self) -> Mapping[str, str]:
         """The topics of rows and receipts: which they are, and how they keep what they are given."""
