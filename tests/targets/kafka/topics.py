@@ -76,6 +76,9 @@ def ends_of(server: KafkaServer, topic: str, *, isolation: str = "read_uncommitt
         consumer.close()
 
 
+_ENDS_WITHIN_S = 3.0
+
+
 def read_topic(
     server: KafkaServer,
     topic: str,
@@ -83,7 +86,10 @@ def read_topic(
     isolation: str = "read_committed",
     starts: Mapping[int, int] | None = None,
 ) -> list[kafka.Message]:
-    """Up to where the topic ends now for such a reader; an open transaction ends it there."""
+    """Up to where the topic ends for such a reader; an open transaction ends it there.
+
+    The brokers confirm a commit before its records can be read: what ends a transaction is waited for.
+    """
     consumer = kafka.Consumer(
         {
             "bootstrap.servers": server.bootstrap,
@@ -100,15 +106,18 @@ def read_topic(
         partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
         begin = {one: (starts or {}).get(one, kafka.OFFSET_BEGINNING) for one in partitions}
         consumer.assign([kafka.TopicPartition(topic, one, at) for one, at in begin.items()])
-        left, deadline = set(partitions), time.monotonic() + 30
-        while left:
-            assert time.monotonic() < deadline, f"no end of {topic} in sight"
+        left, started = set(partitions), time.monotonic()
+        held_up: set[int] = set()
+        while left - held_up or (left and time.monotonic() < started + _ENDS_WITHIN_S):
+            assert time.monotonic() < started + 30, f"no end of {topic} in sight"
             for message in consumer.consume(10_000, timeout=0.02):
                 error = message.error()
                 if error is None:
                     found.setdefault(message.partition(), []).append(message)
                 elif error.code() == kafka.KafkaError._PARTITION_EOF:
-                    left.discard(message.partition())
+                    place = kafka.TopicPartition(topic, message.partition())
+                    _, end = consumer.get_watermark_offsets(place, cached=True)
+                    (held_up.add if message.offset() < end else left.discard)(message.partition())
                 else:
                     raise AssertionError(str(error))
     finally:
