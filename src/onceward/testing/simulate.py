@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from onceward.admin import propose_accept_loss, propose_epoch_is_published, record, replay
-from onceward.contracts import AnySink, Guarantee, WriteAheadSink
+from onceward.contracts import AnySink, Guarantee, Log, WriteAheadSink
 from onceward.epoch import Publisher, PublishLimits
 from onceward.errors import (
     CheckpointRolledBack,
@@ -294,9 +294,10 @@ class Simulation:
             self.backups = [target.backup() for target in self.targets]
         drawn = rng.random()
         newest = max(self.logs.commits, default=-1)
-        # Not where a second driver wrote over the barrier, or a power loss took it: what was settled is then another
-        # epoch than the one the log has now, or one that it has not, and the start is refused as it should be.
-        if drawn < 0.15 and self.logs.offsets.get(newest) and newest not in self.logs.overwritten:
+        # Not where a second driver wrote over the barrier, or a power loss took it or may yet: what was settled is then
+        # another epoch than the one the log has, or one that it has not, and the start is refused as it should be.
+        is_durable = self.logs.offsets.get(newest) and (Log.OFFSETS, newest) not in self.logs.unsynced
+        if drawn < 0.15 and is_durable and newest not in self.logs.overwritten:
             # The last entry of the commit log is deleted by hand; what was on its way is gone with the machine.
             self.logs.forget_commit(newest)
             self.window.forget(newest)
