@@ -59,10 +59,10 @@ class TestCountersRowByRow(OnAServer):
         with pytest.raises(ConnectionError):
             sink.send_transaction([replace(whole, read=cut_short)], self.job, 0, NOW)
         assert self.ids() == [0, 2]
-        assert [receipt.slot for receipt in sink.receipts(self.job)] == [-1]
+        assert [(receipt.slot, receipt.is_whole) for receipt in sink.receipts(self.job)] == [(0, False)]
         assert sink.send_transaction([whole], self.job, 0, NOW)
         assert self.ids() == [0, 2, 10, 12]
-        assert [receipt.slot for receipt in sink.receipts(self.job)] == [0]
+        assert [(receipt.slot, receipt.is_whole) for receipt in sink.receipts(self.job)] == [(0, True)]
 
 
 class Overwriting(OnAServer):
