@@ -52,7 +52,7 @@ WRONG_JOBS: list[tuple[str, Callable[[SparkWorkspace], Job], str]] = [
         "async progress tracking is on",
     ),
     ("a checkpoint in an object store", lambda g: g.job(checkpoint="s3://bucket/x"), "not on a local file system"),
-    ("an empty checkpoint", lambda g: g.job(checkpoint=" "), "empty path"),
+    ("an empty checkpoint", lambda g: g.job(checkpoint=" "), "is not a path"),
     ("an empty name", lambda g: g.job(name=""), "cannot be the name of a job"),
     ("a name with a slash", lambda g: g.job(name="a/b"), "cannot be the name of a job"),
     ("a pipeline that is no function", lambda g: g.job(pipeline="SELECT 1"), "pipeline is not a function"),
