@@ -31,7 +31,10 @@ def test_files_and_a_table_get_the_same_rows_and_a_restart_goes_on(
     run = workspace.job().start(spark)
     assert run.await_termination()
     status = run.status()
-    assert (status.planned, status.decided, status.settled, status.active) == (4, 4, 4, False)
+    assert (status.planned, status.decided, status.settled, status.active, status.error) == (4, 4, 4, False, None)
+    assert repr(run) == f"<Run {run.name!r}: ended; decided up to epoch 4, settled up to 4>"
+    assert repr(workspace.job()).startswith(f"<Job {run.name!r}: append, exactly-once, to ")
+    assert "\n" not in repr(workspace.job())
     workspace.expect_exactly_once()
     workspace.expect_nothing_staged()
 

@@ -78,6 +78,11 @@ class Job:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
         refuse_async_progress(self.options)
 
+    def __repr__(self) -> str:
+        """One line, for notebooks and logs."""
+        sinks = ", ".join(repr(str(sink.name)) for sink in self.sinks)
+        return f"<Job {self.name!r}: {self.output_mode}, {self.guarantee}, to {sinks}; checkpoint {self.checkpoint}>"
+
     def run(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> None:
         """Start and block until the job ends; an interrupt (Ctrl-C) stops it between two epochs."""
         run = self.start(spark, accept=accept)

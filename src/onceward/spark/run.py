@@ -24,7 +24,8 @@ class RunStatus:
     """Where a run stands: planned by Spark, decided by Spark, settled in every target.
 
     `in_doubt` counts, for each two-phase sink, the transactions that wait in its target, with the age of the oldest.
-    The publisher looks now and then, and more often while a delivery fails.
+    The publisher looks now and then, and more often while a delivery fails. `error` is what ended the run, or will when
+    someone waits for it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class RunStatus:
     decided: int
     settled: int
     in_doubt: tuple[InDoubtSummary, ...] = ()
+    error: str | None = None
 
 
 class Run:
@@ -55,7 +57,23 @@ class Run:
             decisions.decided(),
             self._context.watermark(),
             self._delivery.in_doubt(),
+            self._error(),
         )
+
+    def __repr__(self) -> str:
+        """One line, for notebooks."""
+        now = self.status()
+        is_well = "running" if now.active else "ended"
+        state = is_well if now.error is None else f"failed: {now.error}"
+        return f"<Run {self.name!r}: {state}; decided up to epoch {now.decided}, settled up to {now.settled}>"
+
+    def _error(self) -> str | None:
+        cause = self._delivery.publisher_error or self._delivery.error
+        if isinstance(cause, StopRequested):
+            return None
+        if cause is None and not self.query.isActive:
+            cause = self.query.exception()
+        return None if cause is None else _in_one_line(cause)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the job has ended and everything decided is published; True if it has.
@@ -153,3 +171,11 @@ class Run:
         if isinstance(cause, StopRequested):
             return
         raise (cause or error) from error
+
+
+def _in_one_line(error: BaseException) -> str:
+    """Of what Python raised inside Spark, its last line; Spark repeats all of it, with its own stack around."""
+    _, is_traceback, traceback = str(error).partition("Traceback (most recent call last):")
+    if not is_traceback:
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return next(line for line in traceback.splitlines() if line and not line[0].isspace())
