@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -34,6 +35,8 @@ from onceward.spark.source import check_pipeline, check_retention
 from onceward.storage import local_path
 
 log = logging.getLogger("onceward")
+OutputMode = Literal["append", "update", "complete"]
+GuaranteeName = Literal["exactly-once", "at-least-once", "at-most-once"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +51,9 @@ class Job:
     checkpoint: str | os.PathLike[str]
     pipeline: Callable[[SparkSession], DataFrame]
     sinks: Sequence[Sink]
-    output_mode: str = "append"
+    output_mode: OutputMode = "append"
     trigger: str | None = None
-    guarantee: str = Guarantee.EXACTLY_ONCE.value
+    guarantee: GuaranteeName = "exactly-once"
     max_unpublished_epochs: int = 10
     epoch_timeout_s: float | None = None
     publish_deadline_s: float = 600.0
@@ -165,8 +168,8 @@ def foreach_batch(
     name: str,
     checkpoint: str | os.PathLike[str],
     sinks: Sequence[Sink],
-    output_mode: str = "append",
-    guarantee: str = Guarantee.EXACTLY_ONCE.value,
+    output_mode: OutputMode = "append",
+    guarantee: GuaranteeName = "exactly-once",
     max_unpublished_epochs: int = 10,
     publish_deadline_s: float = 600.0,
     keep_published: str | int = 0,

@@ -14,6 +14,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 
@@ -63,7 +64,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
         self,
         path: str | os.PathLike[str],
         *,
-        format: str = "parquet",
+        format: Literal["parquet", "jsonl", "csv"] = "parquet",
         partition_by: str | Sequence[str] = (),
         max_rows_per_file: int | None = None,
         max_bytes_per_file: int | None = None,

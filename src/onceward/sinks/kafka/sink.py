@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import pyarrow as pa
 
@@ -57,16 +57,16 @@ class KafkaSink(TransactionalWriteAheadSink):
         topic_column: str | None = None,
         key: str | Sequence[str] = (),
         value: str | Sequence[str] = (),
-        format: str | None = None,
+        format: Literal["string", "json", "bytes"] | None = None,
         headers: str | None = None,
         partition: str | None = None,
         timestamp: str | None = None,
-        compression: str = "lz4",
+        compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4",
         config: Mapping[str, Setting] | None = None,
         create_partitions: int | None = None,
         receipts_topic: str = "onceward-receipts",
         id_prefix: str = "onceward",
-        producer: str | None = None,
+        producer: Literal["columns", "records"] | None = None,
         max_rows_per_transaction: int = 1_000_000,
         transaction_timeout_s: float = 60.0,
         timeout_s: float = 30.0,

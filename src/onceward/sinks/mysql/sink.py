@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import pyarrow as pa
 
@@ -44,7 +45,7 @@ class MySQLSink(TemplateChoice):
         url: str,
         *,
         table: str,
-        mode: str = "append",
+        mode: Literal["append", "upsert", "replace"] = "append",
         keys: str | Sequence[str] = (),
         name: str | None = None,
         create_table: bool = True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import pyarrow as pa
 
@@ -40,7 +41,7 @@ class PostgresSink(TemplateChoice):
         url: str,
         *,
         table: str,
-        mode: str = "append",
+        mode: Literal["append", "upsert", "replace"] = "append",
         keys: str | Sequence[str] = (),
         order_by: str | None = None,
         deleted: str | None = None,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,7 +59,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         path: str | os.PathLike[str],
         *,
         table: str,
-        mode: str = "append",
+        mode: Literal["append", "upsert"] = "append",
         keys: str | Sequence[str] = (),
         name: str | None = None,
         create_table: bool = True,

@@ -1,0 +1,35 @@
+"""What editors and type checkers offer for an option is what the option takes."""
+
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from onceward import Job, foreach_batch
+from onceward.contracts import Guarantee
+from onceward.job.options import OUTPUT_MODES
+from onceward.sinks import FileSink, KafkaSink, MySQLSink, PostgresSink, SQLiteSink
+from onceward.sinks.files.formats import FORMATS
+from onceward.sinks.kafka import client
+from onceward.sinks.kafka import options as kafka
+from onceward.sinks.mysql import options as mysql
+from onceward.sinks.postgres import options as postgres
+
+OFFERED = [
+    (Job, "output_mode", OUTPUT_MODES),
+    (foreach_batch, "output_mode", OUTPUT_MODES),
+    (Job, "guarantee", [one.value for one in Guarantee]),
+    (foreach_batch, "guarantee", [one.value for one in Guarantee]),
+    (PostgresSink.__init__, "mode", postgres.MODES),
+    (MySQLSink.__init__, "mode", mysql.MODES),
+    (SQLiteSink.__init__, "mode", ("append", "upsert")),
+    (FileSink.__init__, "format", FORMATS),
+    (KafkaSink.__init__, "compression", kafka._COMPRESSIONS),
+    (KafkaSink.__init__, "producer", client.PRODUCERS),
+]
+
+
+@pytest.mark.parametrize(("where", "option", "taken"), OFFERED, ids=lambda one: getattr(one, "__qualname__", None))
+def test_an_option_offers_what_it_takes(where: Any, option: str, taken: Any) -> None:
+    hint = get_type_hints(where)[option]
+    offered = {choice for one in (hint, *get_args(hint)) for choice in get_args(one) if isinstance(choice, str)}
+    assert offered == set(taken)
