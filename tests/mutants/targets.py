@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-FILES = ("tests/unit/sinks/test_files.py",)
+FILES = ("tests/unit/sinks/test_files_publish.py",)
+FILES_RECOVERY = ("tests/unit/sinks/test_files_recovery.py",)
 SYNCS = ("tests/unit/test_order_of_syncs.py",)
 RULE = ("tests/unit/sinks/test_receipts.py",)
 SQLITE = ("tests/unit/sinks/test_sqlite.py",)
@@ -129,7 +130,7 @@ RULES = (
         file="sinks/files/writer.py",
         old="    except FileNotFoundError:\n        raise StorageFailed(",
         new="    except FileNotFoundError:\n        return 0\n        raise StorageFailed(",
-        tests=FILES,
+        tests=FILES_RECOVERY,
     ),
     Mutant(
         name="pending-files-of-this-job-only",
@@ -137,7 +138,7 @@ RULES = (
         file="sinks/files/sink.py",
         old="for name, owner in staged if owner.belongs_to(job, self.name))",
         new="for name, owner in staged)",
-        tests=FILES,
+        tests=FILES_RECOVERY,
     ),
     Mutant(
         name="table-has-its-receipts",
