@@ -44,3 +44,11 @@ def quick(workspace: MySQLWorkspace) -> Iterator[MySQLWorkspace]:
     workspace.query("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
     yield workspace
     workspace.query("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+
+
+@pytest.fixture(params=[{}, {"log-bin": "log", "server-id": 1, "sync-binlog": 1}], ids=["plain", "with a binary log"])
+def own(request: pytest.FixtureRequest) -> Iterator[MySQLWorkspace]:
+    """A server that a test may kill. The binary log takes part in every commit, and in the recovery from a crash."""
+    server = MariaDBServer(**request.param).start()
+    yield MySQLWorkspace(server, "test")
+    server.close()
