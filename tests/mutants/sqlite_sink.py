@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-SQLITE = ("tests/unit/sinks/test_sqlite.py",)
+SQLITE = ("tests/unit/sinks/test_sqlite_rows.py",)
 
 RULES = (
     Mutant(

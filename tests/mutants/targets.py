@@ -8,7 +8,7 @@ FILES = ("tests/unit/sinks/test_files_publish.py",)
 FILES_RECOVERY = ("tests/unit/sinks/test_files_recovery.py",)
 SYNCS = ("tests/unit/test_order_of_syncs.py",)
 RULE = ("tests/unit/sinks/test_receipts.py",)
-SQLITE = ("tests/unit/sinks/test_sqlite.py",)
+SQLITE = ("tests/unit/sinks/test_sqlite_publish.py",)
 COMMITTERS = ("tests/unit/committers/test_committers.py",)
 
 RULES = (
