@@ -145,7 +145,7 @@ RULES = (
         file="epoch/publish.py",
         old="            if sink is None:\n                raise",
         new="            if sink is None:\n                continue\n                raise",
-        tests=("tests/protocol/test_scenarios_identity.py",),
+        tests=("tests/protocol/test_scenarios_zombies_and_rescale.py",),
     ),
     Mutant(
         name="every-delivery-carries-its-receipt",

@@ -101,7 +101,7 @@ RULES = (
         file="recovery/plan.py",
         old="return Refuse(left_behind) if left_behind else TakeOver(found.epoch)",
         new="return TakeOver(found.epoch)",
-        tests=IDENTITY,
+        tests=("tests/protocol/test_scenarios_zombies_and_rescale.py",),
     ),
     Mutant(
         name="forgotten-decision-of-a-settled-epoch",
