@@ -1,1 +1,2 @@
-"""An explicit-state model of the protocol: `protocol` is its specification, `explore` searches it."""
+"""An explicit-state model of the protocol: `protocol` is its specification, with the steps of `engine`, `publisher` and
+`reaper`; `explore` searches it."""
