@@ -1,27 +1,20 @@
-"""Prepared transactions and locks, scenarios 75 to 77: which way an append takes, and that no wait is without end.
+"""Prepared transactions and locks, scenarios 75 to 77: no wait is without end.
 
 Calls that waited for ever, before, are made in a thread of their own, so that a test of them fails and does not hang.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
-from typing import TypeVar
 
-import pyarrow as pa
 import pytest
 
 from onceward.admin import find_poison
 from onceward.connections.postgres import Address, PostgresError, Session
-from onceward.contracts import Committed, Severity, SlotContext, TryAgain, Workload
+from onceward.contracts import Committed, TryAgain
 from onceward.epoch import PublishLimits
-from onceward.errors import PublishFailed, RowsRejected, TargetChanged, TargetRefused, TargetUnavailable
+from onceward.errors import PublishFailed, RowsRejected, TargetChanged, TargetUnavailable
 from onceward.recovery import look_at
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
@@ -29,200 +22,13 @@ from onceward.testing import Crashed, Failed, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 
 from .conftest import Place
-from .deliver import JOB, batch_of, context, deliver, staged, values
-from .jobs import (
-    VARIANTS,
-    ServerErrorsAsFaults,
-    dies_before_publishing,
-    error_of,
-    finished_cleanly,
-    job,
-    subject,
-)
+from .deliver import JOB, context, deliver, staged, values
+from .jobs import VARIANTS, ServerErrorsAsFaults, dies_before_publishing, error_of, finished_cleanly, job, subject
+from .locks import PATIENCE_S, SEVEN, SHORT, again, locked, within
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-T = TypeVar("T")
-PATIENCE_S = 20.0
-SHORT = {"lock_timeout_s": 0.3}
-SEVEN = batch_of(id=pa.array([7]))
-
 COLUMNS = "id bigint, key bigint, version text, epoch bigint, slot bigint, attempt bigint"
-PLAIN = "CREATE TABLE ~.rows (id bigint, key bigint)"
-PARTITIONED = "CREATE TABLE ~.rows (id bigint, key bigint) PARTITION BY RANGE (id)"
-PARTITION = "CREATE TABLE ~.low PARTITION OF ~.rows FOR VALUES FROM (0) TO (1000)"
-TELL = "CREATE FUNCTION ~.tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'"
-LOGGED = {
-    "primary key": (
-        ["CREATE TABLE ~.rows (id bigint PRIMARY KEY, key bigint)"],
-        "index 'rows_pkey' of 'rows' is unique",
-    ),
-    "unique": ([PLAIN, "CREATE UNIQUE INDEX once ON ~.rows (key)"], "index 'once' of 'rows' is unique"),
-    "unique in part": ([PLAIN, "CREATE UNIQUE INDEX once ON ~.rows (key) WHERE id > 3"], "index 'once'"),
-    "unique expression": ([PLAIN, "CREATE UNIQUE INDEX once ON ~.rows ((key % 10))"], "index 'once'"),
-    "unique, deferred": ([PLAIN, "ALTER TABLE ~.rows ADD UNIQUE (key) DEFERRABLE INITIALLY DEFERRED"], "rows_key_key"),
-    "exclusion": (
-        ["CREATE TABLE ~.rows (id bigint, key bigint, EXCLUDE USING gist (int8range(key, key, '[]') WITH &&))"],
-        "constraint 'rows_int8range_excl' of 'rows' excludes",
-    ),
-    "foreign key out": (
-        [
-            "CREATE TABLE ~.other (id bigint PRIMARY KEY)",
-            "CREATE TABLE ~.rows (id bigint, key bigint REFERENCES ~.other)",
-        ],
-        "foreign key 'rows_key_fkey' of 'rows' locks",
-    ),
-    "foreign key in": (
-        [
-            "CREATE TABLE ~.rows (id bigint UNIQUE, key bigint)",
-            "CREATE TABLE ~.other (id bigint REFERENCES ~.rows (id))",
-        ],
-        "index 'rows_id_key' of 'rows' is unique",
-    ),
-    "trigger": (
-        [PLAIN, TELL, "CREATE TRIGGER tell BEFORE INSERT ON ~.rows FOR EACH ROW EXECUTE FUNCTION ~.tell()"],
-        "trigger 'tell' of 'rows' may lock anything",
-    ),
-    "partition with a unique index": (
-        [PARTITIONED, PARTITION, "CREATE UNIQUE INDEX once ON ~.low (key)"],
-        "index 'once' of 'low' is unique",
-    ),
-    "partition with a trigger": (
-        [PARTITIONED, PARTITION, TELL, "CREATE TRIGGER tell AFTER INSERT ON ~.low EXECUTE FUNCTION ~.tell()"],
-        "trigger 'tell' of 'low'",
-    ),
-    "numbered and computed with": (
-        [
-            "CREATE SEQUENCE ~.s",
-            "CREATE TABLE ~.rows (id bigint, key bigint, n int DEFAULT nextval('~.s') % 10 UNIQUE)",
-        ],
-        "index 'rows_n_key' of 'rows' is unique",
-    ),
-    "numbered, with another unique index": (
-        ["CREATE TABLE ~.rows (id bigint, key bigint UNIQUE, n serial PRIMARY KEY)"],
-        "index 'rows_key_key' of 'rows' is unique",
-    ),
-}
-PREPARED = {
-    "plain": [PLAIN],
-    "missing": [],
-    "an index that is not unique": [PLAIN, "CREATE INDEX ON ~.rows (key)"],
-    "a key by serial": ["CREATE TABLE ~.rows (id bigint, key bigint, n serial PRIMARY KEY)"],
-    "a key by bigserial": ["CREATE TABLE ~.rows (id bigint, key bigint, n bigserial PRIMARY KEY)"],
-    "a key by identity": [
-        "CREATE TABLE ~.rows (id bigint, key bigint, n bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY)",
-        "CREATE TABLE ~.other (id bigint REFERENCES ~.rows (n))",
-    ],
-    "a key by uuid": ["CREATE TABLE ~.rows (id bigint, key bigint, n uuid DEFAULT gen_random_uuid() PRIMARY KEY)"],
-    "a trigger that is off": [*LOGGED["trigger"][0], "ALTER TABLE ~.rows DISABLE TRIGGER tell"],
-    "a trigger on updates": [
-        PLAIN,
-        TELL,
-        "CREATE TRIGGER tell BEFORE UPDATE ON ~.rows FOR EACH ROW EXECUTE FUNCTION ~.tell()",
-    ],
-    "partitions": [PARTITIONED, PARTITION],
-}
-
-
-def made(place: Place, statements: list[str]) -> Place:
-    for statement in statements:
-        place.query(statement)
-    return place
-
-
-def within(call: Callable[[], T], seconds: float = PATIENCE_S) -> T:
-    """What the call gives or raises, if that takes no longer."""
-    given: list[T] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            given.append(call())
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert given or raised, f"it still waits after {seconds} s"
-    if raised:
-        raise raised[0]
-    return given[0]
-
-
-def again(where: SlotContext) -> SlotContext:
-    """The same slot's next attempt."""
-    return replace(where, attempt=2)
-
-
-@contextmanager
-def locked(place: Place, *tables: str, mode: str = "ACCESS EXCLUSIVE") -> Iterator[int]:
-    """By someone else; the number of that session."""
-    with Session(Address.parse(f"{place.url}&application_name=someone%20else")) as other:
-        other.begin()
-        for table in tables:
-            other.run(f"LOCK TABLE {table} IN {mode} MODE")
-        yield int(other.run("SELECT pg_backend_pid()")[0][0])
-
-
-# --- which way ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", LOGGED)
-def test_a_table_in_which_inserts_wait_for_each_other_is_served_from_the_log_and_the_reason_is_told(
-    shape: str, place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    statements, why = LOGGED[shape]
-    sink = made(place, statements).sink(triggers=["tell"]).choose()
-    assert isinstance(sink, PostgresWriteAheadSink)
-    assert isinstance(sink.alternate, PostgresTwoPhaseSink), "for what an earlier start has prepared"
-    with caplog.at_level(logging.WARNING, "onceward"):
-        sink.check(pa.schema({"id": pa.int64(), "key": pa.int64()}), output_mode="append")
-    assert [why in record.getMessage() for record in caplog.records] == [True]
-    found = {finding.about: finding for finding in sink.diagnose(Workload(2, 10))}
-    assert found["mechanism"].severity is Severity.OK
-    assert why in found["mechanism"].detail
-    with pytest.raises(TargetRefused) as refused:
-        place.sink(two_phase=True).choose()
-    assert why in str(refused.value)
-    assert refused.value.sink == "postgres:rows"
-    assert "two_phase=False" in str(refused.value.hint)
-
-
-@pytest.mark.parametrize("shape", PREPARED)
-def test_a_table_in_which_they_do_not_is_served_by_prepared_transactions_and_none_waits(
-    shape: str, place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = made(place, PREPARED[shape]).sink(**SHORT).choose()
-    assert isinstance(sink, PostgresTwoPhaseSink)
-    assert isinstance(place.sink(two_phase=True).choose(), PostgresTwoPhaseSink)
-    row = batch_of(id=pa.array([7]), key=pa.array([7]))
-    with caplog.at_level(logging.WARNING, "onceward"):
-        sink.check(row.schema, output_mode="append")
-    assert caplog.records == []
-    within(lambda: deliver(sink, [row], [row], [row]))
-    assert len(place.rows()) == 3
-
-
-def test_a_key_that_the_server_would_number_and_the_stream_fills_is_refused_with_the_way(place: Place) -> None:
-    made(place, PREPARED["a key by serial"])
-    filled = pa.schema({"id": pa.int64(), "N": pa.int32()})
-    with pytest.raises(TargetRefused, match="'rows_pkey' of 'rows' is unique, and the stream fills it") as refused:
-        place.sink().check(filled, output_mode="append")
-    assert "two_phase=False" in str(refused.value.hint)
-    place.sink(two_phase=False).check(filled, output_mode="append")
-
-
-def test_receipts_of_two_attempts_of_one_slot_do_not_wait_for_each_other(place: Place) -> None:
-    """Their table has a unique index; what keeps them apart is the transaction's name in its key."""
-    sink = place.sink(**SHORT).choose()
-    assert isinstance(sink, PostgresTwoPhaseSink)
-    sink.check(SEVEN.schema, output_mode="append")
-    first = context(sink)
-    handles = [within(partial(staged, sink, where, [SEVEN])) for where in (first, again(first))]
-    assert sink.commit(handles[1]) == Committed()
-    sink.abort(handles[0])
-    assert place.rows() == [{"id": 7}]
 
 
 # --- 75: one key in two slots -------------------------------------------------------------------
