@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import decide, publish, recover, settle, sqlite_sink, stage, storage, targets
+from mutants import decide, publish, recover, settle, spark_logs, sqlite_sink, stage, storage, targets
 from mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -11,6 +11,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *publish.RULES,
     *settle.RULES,
     *recover.RULES,
+    *spark_logs.RULES,
     *storage.RULES,
     *targets.RULES,
     *sqlite_sink.RULES,

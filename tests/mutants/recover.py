@@ -1,4 +1,4 @@
-"""*Recover*: survey, plan, execute; and the logs of Spark that it reads."""
+"""*Recover*: survey, plan, execute; whose checkpoint it is, and what the targets still have."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from mutants.mutant import Mutant
 PLAN = ("tests/protocol/test_recovery_plan.py",)
 IDENTITY = ("tests/protocol/test_scenarios_identity.py",)
 STARTS = ("tests/protocol/test_starts.py",)
-LOGS = ("tests/protocol/test_spark_logs.py",)
-REPAIRS = ("tests/protocol/test_power_loss.py::test_s74_repairs",)
-SYNCS = ("tests/unit/test_order_of_syncs.py",)
 WENT_BACK = ("tests/protocol/test_target_went_back.py",)
 EXITS = ("tests/protocol/test_exits.py",)
 
@@ -184,86 +181,6 @@ RULES = (
         tests=IDENTITY,
     ),
     Mutant(
-        name="next-barrier-proves-the-decision",
-        rule="An epoch is decided as well when the offset log has gone past it: Spark never runs it again.",
-        file="spark/checkpoint.py",
-        old="return max(committed, self.planned() - 1)",
-        new="return committed",
-        tests=("tests/protocol/test_contract_of_fakes.py",),
-    ),
-    Mutant(
-        name="torn-entry-is-refused",
-        rule="An entry of Spark's logs that is empty or torn is not taken for a decision or a barrier.",
-        file="spark/checkpoint.py",
-        old='        if committed >= 0:\n            self._entry("commits", committed)\n',
-        new="",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="fingerprint-covers-the-whole-barrier",
-        rule="Two barriers that differ anywhere have different fingerprints.",
-        file="spark/checkpoint.py",
-        old="fingerprint_of(text.encode())",
-        new="fingerprint_of(lines[1].encode())",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="engine-made-by-repartitioning-only",
-        rule="An epoch with the positions of the one before is the engine's own only if it was repartitioned.",
-        file="spark/checkpoint.py",
-        old="return bool(partitions != partitions_before)",
-        new="return True",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="rewind-removes-commits-before-offsets",
-        rule="A rewind that dies half-way leaves the epoch decided: commits go first, then barriers from the top.",
-        file="spark/rewind.py",
-        old="    for log, number in removed:\n",
-        new="    for log, number in reversed(removed):\n",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="rewind-removes-barriers-from-the-top",
-        rule="A rewind that dies half-way leaves no barrier above a gap.",
-        file="spark/rewind.py",
-        old="return sorted(logs.entries(log), reverse=True)",
-        new="return sorted(logs.entries(log))",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="rewind-keeps-the-barrier-itself",
-        rule="A rewound epoch runs again with the barrier that it had.",
-        file="spark/rewind.py",
-        old="if n > epoch]",
-        new="if n >= epoch]",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="published-epoch-is-not-rewound",
-        rule="An epoch that is settled, adopted, or has a receipt is not rewound.",
-        file="spark/rewind.py",
-        old="    if reached >= epoch:",
-        new="    if False:",
-        tests=("tests/protocol/test_review_findings.py",),
-    ),
-    Mutant(
-        name="receipts-are-seen-by-rewind",
-        rule="A rewind asks the targets, too: one receipt shows that an epoch is published.",
-        file="spark/rewind.py",
-        old=".watermark(), *published]",
-        new=".watermark()]",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="rewind-forgets-the-markers",
-        rule="An epoch that a target lost and that runs again is no longer settled: else its rows would pass unstaged.",
-        file="spark/rewind.py",
-        old="    forget_settled(storage, epoch)\n",
-        new="",
-        tests=LOGS,
-    ),
-    Mutant(
         name="target-that-went-back-stops-the-start",
         rule="A target that lacks the receipts of settled epochs stops the start, and the epochs are named.",
         file="recovery/targets.py",
@@ -296,86 +213,6 @@ RULES = (
         tests=WENT_BACK,
     ),
     Mutant(
-        name="unfinished-barriers-are-removed-only-at-the-first",
-        rule="Spark's unfinished barrier is removed only where nothing was ever planned.",
-        file="spark/leftovers.py",
-        old="if logs.planned() < 0 and logs.decided() < 0:",
-        new="if True:",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="torn-decision-that-was-not-acted-on-is-dropped",
-        rule="A torn decision is put back only if a marker proves that it was acted on; else its epoch runs again.",
-        file="recovery/repair.py",
-        old="if epoch in known and known[epoch].decision:",
-        new="if epoch in known:",
-        tests=REPAIRS,
-    ),
-    Mutant(
-        name="barrier-above-a-torn-decision-is-dropped",
-        rule="A barrier that was planned after a decision which is gone goes too: with it Spark would skip an epoch.",
-        file="recovery/repair.py",
-        old="if text is not None and epoch - 1 in gone and",
-        new="if text is not None and epoch in () and",
-        tests=REPAIRS,
-    ),
-    Mutant(
-        name="barriers-are-repaired-before-decisions",
-        rule="Barriers are put right first: a crash in between leaves a torn decision, which tells that work is left.",
-        file="recovery/repair.py",
-        old="return [*barriers, *(DropList(path, newest) for path in lists), *of_commits]",
-        new="return [*of_commits, *barriers, *(DropList(path, newest) for path in lists)]",
-        tests=REPAIRS,
-    ),
-    Mutant(
-        name="another-barrier-is-not-a-torn-one",
-        rule="A barrier is put back over what is torn or cut short, never over another one.",
-        file="recovery/repair.py",
-        old="(text != barrier and barrier.startswith(text))",
-        new="text != barrier",
-        tests=REPAIRS,
-    ),
-    Mutant(
-        name="repaired-entry-is-whole-before-its-name",
-        rule="An entry of Spark's logs that is put back is on the disk before it has its name.",
-        file="spark/checkpoint.py",
-        old="            sync_file(unfinished)\n",
-        new="",
-        tests=SYNCS,
-    ),
-    Mutant(
-        name="entry-is-dropped-only-as-it-was-seen",
-        rule="An entry of Spark's logs that was written anew since it was looked at is not removed.",
-        file="spark/checkpoint.py",
-        old="            if self._text(log.value, epoch) != seen:\n                return\n",
-        new="",
-        tests=LOGS,
-    ),
-    Mutant(
-        name="decision-before-is-synced-with-the-barrier",
-        rule="The decision of the epoch before is on the disk together with a barrier.",
-        file="spark/checkpoint.py",
-        old='self.root / "commits" / str(epoch - 1), *lists]',
-        new="*lists]",
-        tests=SYNCS,
-    ),
-    Mutant(
-        name="lists-of-sources-are-synced-with-the-barrier",
-        rule="The files that Spark's file sources list are on the disk together with the barrier that refers to them.",
-        file="spark/checkpoint.py",
-        old="str(epoch - 1), *lists]",
-        new="str(epoch - 1)]",
-        tests=SYNCS,
-    ),
-    Mutant(
-        name="state-is-synced-with-the-barrier",
-        rule="Spark's state is on the disk before the manifest of the epoch that made it stands.",
-        file="spark/checkpoint.py",
-        old="                sync_file_system(self.root)\n                return\n",
-        new="                pass\n",
-        tests=SYNCS,
-    ),
-    Mutant(
         name="failed-target-is-asked-before-going-on",
         rule="A target that failed may have gone back: it is asked before the delivery is repeated.",
         file="epoch/deliver.py",
@@ -406,14 +243,6 @@ RULES = (
         old="        return self._begun_as(epoch) or self._context.guarantee\n",
         new="        return self._context.guarantee\n",
         tests=("tests/protocol/test_guarantee_changes.py",),
-    ),
-    Mutant(
-        name="torn-list-takes-its-barrier-with-it",
-        rule="A barrier whose source's list is torn goes as well, if nothing was staged for it.",
-        file="recovery/repair.py",
-        old="    if not is_built_on and newest not in dropped and any",
-        new="    if False and any",
-        tests=("tests/protocol/test_power_loss.py",),
     ),
     Mutant(
         name="a-committer-remembers-the-decision",
