@@ -226,7 +226,7 @@ RULES = (
         file="admin/replay.py",
         old="    if not out_of_order:\n",
         new="    if False:\n",
-        tests=WENT_BACK,
+        tests=("tests/protocol/test_replay.py",),
     ),
     Mutant(
         name="checkpoint-of-spark-alone-is-asked-for",

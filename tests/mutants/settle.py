@@ -118,6 +118,6 @@ RULES = (
         file="epoch/publish.py",
         old="            context.kept.keep(marker)\n",
         new="            context.settled.mark(marker)\n            context.kept.keep(marker)\n",
-        tests=WENT_BACK,
+        tests=("tests/protocol/test_replay.py",),
     ),
 )

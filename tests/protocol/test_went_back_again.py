@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import pytest
+from restored_target import KEEPING, SOURCE, Movable, context_of, refusal, target_of, went_back
 from sink_cases import fake
-from test_target_went_back import KEEPING, SOURCE, Movable, context_of, refusal, target_of, went_back
 
 from onceward.admin import plan_replay, replay
 from onceward.contracts import Guarantee, SlotValues
