@@ -20,7 +20,8 @@ from onceward.sinks.postgres.errors import classify
 
 from .conftest import Place
 from .deliver import JOB, deliver, values
-from .random_tables import TYPES, Drawn, Row, batch, comparable, drawn, expected, reading
+from .expected_rows import comparable, expected, reading
+from .random_tables import TYPES, Drawn, Row, batch, drawn
 
 pytestmark = pytest.mark.cluster
 TABLES = 200
