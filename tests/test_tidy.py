@@ -90,7 +90,8 @@ def test_every_module_opens_with_a_docstring() -> None:
 
 
 def test_no_file_is_too_long() -> None:
-    lengths = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
+    paths = [*modules(), *modules_of_tests()]
+    lengths = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     expect_none([f"{where}: {length} lines" for where, length in lengths.items() if length > LINES_IN_A_FILE])
 
 

@@ -25,7 +25,6 @@ from onceward.testing import (
 
 AT = datetime(2026, 11, 16, tzinfo=UTC)
 A, B = SinkName("a"), SinkName("b")
-LAZY = Behaviour(publishes=lambda epoch: False)
 DECIDED = "log commit 1"
 """Epoch 0 is settled; epoch 1 is staged, and the driver dies right after it was decided."""
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from mysql_workspace import JOB, MySQLWorkspace
+from mysql_workspace import JOB, MySQLWorkspace, pre_committed
 
 from onceward.connections.mysql import MySQLError
 from onceward.contracts import Handle, Receipt, RetryLater, SlotContext, SlotValues
@@ -27,8 +27,7 @@ def stage(sink: Any, where: SlotContext) -> Handle:
     transaction = sink.begin_transaction(where)
     for batch in batches(where.epoch, where.slot):
         sink.invoke(transaction, batch)
-    handle: Handle = sink.pre_commit(transaction)
-    return handle
+    return pre_committed(sink, transaction)
 
 
 def values(sink: Any, epoch: int, *slots: int) -> list[SlotValues]:

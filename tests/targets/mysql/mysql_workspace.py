@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 
-from onceward.contracts import SlotValues, TransactionalWriteAheadSink
+from onceward.contracts import Handle, SlotValues, TransactionalWriteAheadSink
+from onceward.epoch import SinkAck
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks import MySQLSink
 from onceward.testing.conformance.base import AT
@@ -79,3 +80,8 @@ def send(sink: TransactionalWriteAheadSink, epoch: int, *batches: pa.RecordBatch
     """One slot without a receipt."""
     rows = sum(batch.num_rows for batch in batches)
     return sink.send_transaction([SlotValues(0, rows, None, lambda: iter(batches))], job, epoch, AT)
+
+
+def pre_committed(sink: Any, transaction: Any) -> Handle:
+    """The handle as it stands in a manifest."""
+    return SinkAck.of(sink.pre_commit(transaction), transaction.context).handle

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 from mysql_draw import Drawn, draw
-from mysql_workspace import JOB, MySQLWorkspace
+from mysql_workspace import JOB, MySQLWorkspace, pre_committed
 
 from onceward.connections.mysql import Session
 from onceward.contracts import Committed, SlotContext, SlotValues
@@ -133,7 +133,7 @@ def staged(sink: Any, batch: pa.RecordBatch, seed: int) -> None:
     transaction = sink.begin_transaction(context)
     try:
         sink.invoke(transaction, batch)
-        handle = sink.pre_commit(transaction)
+        handle = pre_committed(sink, transaction)
     except BaseException:
         sink.discard(transaction)
         raise

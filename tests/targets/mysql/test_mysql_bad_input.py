@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mysql_workspace import JOB, MySQLWorkspace, send
+from mysql_workspace import JOB, MySQLWorkspace, pre_committed, send
 
 from onceward.committers import MySQLCheckpointCommitter
 from onceward.connections.mysql import MySQLError
@@ -223,7 +223,7 @@ def test_each_missing_privilege_is_named_with_the_grant_that_mends_it(
         context = SlotContext(JOB, chosen.name, 0, 0, 0, 1, RunId("rrrrrr"), AT, Fingerprint("f"))
         transaction = chosen.begin_transaction(context)
         chosen.invoke(transaction, batch)
-        assert chosen.commit(chosen.pre_commit(transaction)) == Committed()
+        assert chosen.commit(pre_committed(chosen, transaction)) == Committed()
     assert len(workspace.rows()) == 1
     workspace.query(f"DROP USER {user}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 import pytest
-from mysql_workspace import JOB, MySQLWorkspace, send
+from mysql_workspace import JOB, MySQLWorkspace, pre_committed, send
 
 from onceward.connections.mysql import Session
 from onceward.contracts import Receipt, SlotContext, SlotValues, TryAgain
@@ -61,7 +61,7 @@ def write(sink: Any, batch: pa.RecordBatch = TWO) -> None:
     transaction = sink.begin_transaction(SlotContext(JOB, sink.name, 0, 0, 0, 1, RunId("rrrrrr"), AT, Fingerprint("f")))
     try:
         sink.invoke(transaction, batch)
-        sink.commit(sink.pre_commit(transaction))
+        sink.commit(pre_committed(sink, transaction))
     except BaseException:
         sink.discard(transaction)
         raise

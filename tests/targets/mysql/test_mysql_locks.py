@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mysql_workspace import JOB, MySQLWorkspace
+from mysql_workspace import JOB, MySQLWorkspace, pre_committed
 
 from onceward.admin import find_poison
 from onceward.connections.mysql import MySQLError, Session
@@ -104,7 +104,7 @@ def stage(sink: Any, where: SlotContext, batch: pa.RecordBatch = SEVEN) -> Handl
     transaction = sink.begin_transaction(where)
     try:
         sink.invoke(transaction, batch)
-        handle: Handle = sink.pre_commit(transaction)
+        handle = pre_committed(sink, transaction)
     except BaseException:
         sink.discard(transaction)
         raise

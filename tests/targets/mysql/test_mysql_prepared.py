@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from mysql_slots import REPETITIONS, appending, context, ids, in_background, once, stage
-from mysql_workspace import JOB, MySQLWorkspace
+from mysql_workspace import JOB, MySQLWorkspace, pre_committed
 
 from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import AlreadyCommitted, Committed, Lost, Receipt, RetryLater
@@ -28,7 +28,7 @@ def test_a_transaction_whose_connection_is_still_open_is_never_taken_for_lost(
     kept = sink.begin_transaction(context(sink, 0))
     monkeypatch.setattr(kept, "let_go", lambda: None)
     sink.invoke(kept, batches(0)[0])
-    handle = sink.pre_commit(kept)
+    handle = pre_committed(sink, kept)
     assert isinstance(sink.commit(handle), RetryLater)
     with caplog.at_level("WARNING", logger="onceward"):
         sink.abort(handle)

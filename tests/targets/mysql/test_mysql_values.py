@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mysql_workspace import JOB, MySQLWorkspace, send
+from mysql_workspace import JOB, MySQLWorkspace, pre_committed, send
 
 from onceward.connections.mysql import Session
 from onceward.contracts import Committed, SlotContext
@@ -122,7 +122,7 @@ def stage_and_commit(sink: Any, batch: pa.RecordBatch, attempts: Iterator[int]) 
     transaction = sink.begin_transaction(context)
     for start in range(0, batch.num_rows, 4):
         sink.invoke(transaction, batch.slice(start, 4))
-    assert sink.commit(sink.pre_commit(transaction)) == Committed()
+    assert sink.commit(pre_committed(sink, transaction)) == Committed()
 
 
 @pytest.mark.parametrize("variant", ["append", "upsert"])
