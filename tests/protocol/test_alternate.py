@@ -40,7 +40,7 @@ def change_to(harness: Harness, target: MemoryTarget, sink: AnySink) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["two-phase-then-log", "log-then-two-phase"])
-def test_after_a_crash_at_any_point_the_other_way_finishes_what_the_first_began(
+def test_after_a_crash_at_any_point_the_alternate_finishes_what_the_first_began(
     first: int, record_sweep: list[str]
 ) -> None:
     undisturbed = CrashAt(None)

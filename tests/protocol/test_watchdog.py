@@ -136,7 +136,7 @@ def test_a_watched_sink_may_have_attributes_of_any_name(lock: Lock, attribute: s
     assert getattr(with_watchdog(sink, lock.watchdog), attribute) == "its own"
 
 
-def test_the_other_way_to_a_target_is_watched_too(lock: Lock) -> None:
+def test_the_alternate_is_watched_too(lock: Lock) -> None:
     target = MemoryTarget()
     sink = FakeTransactionalSink(target, name="table")
     sink.alternate = hanging(FakeTwoPhaseSink, "pending", lock)(target, name="table")

@@ -33,7 +33,7 @@ def append(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
     return (subject(workspace, workspace.sink(table="appended")),)
 
 
-def append_by_the_other_way(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
+def append_by_the_alternate(workspace: MySQLWorkspace) -> tuple[SinkUnderTest, ...]:
     return (subject(workspace, workspace.sink(table="appended").alternate),)
 
 
@@ -66,7 +66,7 @@ class SinkCase:
 
 SINK_CASES = (
     SinkCase("append", append),
-    SinkCase("append by the other way", append_by_the_other_way),
+    SinkCase("append by the alternate", append_by_the_alternate),
     SinkCase("upsert", upsert),
     SinkCase("append and upsert", lambda workspace: append(workspace) + upsert(workspace)),
 )

@@ -39,7 +39,7 @@ def ready(place: Place) -> Iterator[Place]:
 
 @pytest.fixture(autouse=True)
 def _large_epochs_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the ways for large epochs are gone too."""
+    """So that the paths for large epochs are taken too."""
     monkeypatch.setattr("onceward.sinks.postgres.upsert._MANY", 6)
     monkeypatch.setattr("onceward.sinks.postgres.insert_only._MANY", 6)
 

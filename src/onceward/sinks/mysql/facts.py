@@ -21,7 +21,7 @@ OURS = (RECEIPTS, WATERMARKS)
 
 @dataclass
 class TargetFacts:
-    """Of one sink, by both its ways. Picklable: executors compare with what the driver has found."""
+    """Of one sink, by both its templates. Picklable: executors compare with what the driver has found."""
 
     options: Options
     _server: Server | None = None

@@ -1,4 +1,4 @@
-"""What the user asked for, checked, in the form that both ways to the table share."""
+"""What the user asked for, checked, in the form that both templates share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quick ways that hold for most epochs, and are taken back where they do not."""
+"""Fast paths that hold for most epochs, and are abandoned where they do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way of an upsert: where all of many keys seem to be new, COPY straight into the table.
+"""A fast path of upserts: where all of many keys seem to be new, COPY straight into the table.
 
 It takes the server half the time of a temporary table and an INSERT. The table's unique index tells if a key was there
 after all, or comes twice in the epoch; then everything is taken back, and the caller goes the long way.

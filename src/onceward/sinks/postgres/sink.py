@@ -1,4 +1,4 @@
-"""`PostgresSink`: the options, and which of the two ways serves them."""
+"""`PostgresSink`: the options, and which of the two templates serves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick ways of an upsert: taken where they hold, taken back where they do not, and the same rows either way."""
+"""The fast paths of an upsert: taken where they hold, abandoned where they do not, and the same rows either way."""
 
 from __future__ import annotations
 
