@@ -46,8 +46,8 @@ RULES = (
         name="missing-manifest-is-looked-for-again",
         rule="A manifest that ought to be there is looked for again before its epoch is called lost.",
         file="epoch/publish.py",
-        old="for look in range(LOOKS):",
-        new="for look in range(1):",
+        old="for _ in range(LOOKS):",
+        new="for _ in range(1):",
         tests=PUBLISHER,
     ),
     Mutant(
@@ -57,6 +57,14 @@ RULES = (
         old="if by_hand is not None or found.engine_made:",
         new="if True:",
         tests=TWO_DRIVERS,
+    ),
+    Mutant(
+        name="a-damaged-manifest-is-a-manifest",
+        rule="An epoch whose manifest is damaged is not taken for one that the engine made alone.",
+        file="epoch/decided.py",
+        old="manifest is None and damaged is None and context",
+        new="manifest is None and context",
+        tests=PUBLISHER,
     ),
     Mutant(
         name="a-part-of-a-slot-is-no-slot",

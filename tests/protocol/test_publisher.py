@@ -9,7 +9,8 @@ from lone_driver import context_of, job, plan, publisher_of
 
 from onceward.contracts import Guarantee, Handle, Outcome, RetryLater
 from onceward.epoch import Publisher, PublishLimits
-from onceward.errors import CheckpointRolledBack, PublishFailed
+from onceward.epoch.takeover import LOOKS
+from onceward.errors import CheckpointRolledBack, DamagedFile, PublishFailed
 from onceward.testing import (
     DiesAt,
     Failed,
@@ -17,6 +18,7 @@ from onceward.testing import (
     FakeTwoPhaseSink,
     FakeWriteAheadSink,
     Harness,
+    MemoryLogs,
     MemoryTarget,
     PausedAt,
 )
@@ -82,6 +84,55 @@ def test_a_manifest_that_is_about_to_be_written_is_waited_for(kind: Kind) -> Non
 
     assert publisher_of(harness, clock=WritesMeanwhile()).publish_decided() == 0
     assert harness.audits()[str(harness.sinks[0].name)].exactly_once
+
+
+@KINDS
+def test_an_epoch_that_a_rival_settles_while_its_manifest_is_looked_for_is_no_loss(kind: Kind) -> None:
+    """The rival needs all the time that it is given."""
+    harness = job(kind, ends=(4,))
+    writer = DiesAt("storage create manifests/0.0.json")
+    harness.life(writer)
+    harness.logs.commit(0, COMMITS_ENTRY)
+
+    class SettledLate(ManualClock):
+        pauses = 0
+
+        def pause(self, seconds: float) -> None:
+            super().pause(seconds)
+            self.pauses += 1
+            if self.pauses == LOOKS:
+                writer.arrive()
+                harness.drain()
+
+    assert publisher_of(harness, clock=SettledLate()).publish_decided() == 0
+    assert harness.problems() == []
+
+
+class Repartitioned(MemoryLogs):
+    """Epoch 1 has the barrier of one that Spark makes alone when it repartitions the state."""
+
+    def plan(self, epoch: int, text: str) -> None:
+        super().plan(epoch, text.replace('{"end": 8}', '{"end": 4}').replace('"200"', '"50"') if epoch == 1 else text)
+
+
+@KINDS
+@pytest.mark.parametrize("torn", ["manifests/1.0.json", "manifests/1.1.fate"])
+def test_an_epoch_with_a_damaged_manifest_was_not_made_by_the_engine_alone(kind: Kind, torn: str) -> None:
+    """Whatever its barrier looks like: rows are staged for it."""
+    harness = job(kind, ends=(4, 8, 12), logs=Repartitioned())
+    harness.life(until=0)
+    harness.life(DiesAt("log commit 1", after=True))
+    assert harness.logs.is_engine_made(1)
+    files = harness.storage.files
+    staged = {path for path in files if path.startswith("wal/1/")}
+    files[torn] = files.get(torn, b"torn and much too short for it")[:-20]
+    if torn.endswith("fate"):
+        files["manifests/1.1.reserved"] = b"x"
+    ending = harness.life()
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, DamagedFile)
+    assert staged <= files.keys()
+    assert "settled/1" not in files
 
 
 class LeavesOneOut(FakeTwoPhaseSink):

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from lone_driver import Watched, context_of, job, publisher_of
 
+from onceward.contracts import Hooks
 from onceward.epoch import Coordinator, Publish
 from onceward.errors import Fenced
 from onceward.recovery import TakeOver, take_survey
-from onceward.testing import DiesAt, Failed, FakeTransactionalSink, FakeTwoPhaseSink, Finished, PausedAt
+from onceward.testing import Behaviour, DiesAt, Failed, FakeTransactionalSink, FakeTwoPhaseSink, Finished, PausedAt
 
 KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])
 Kind = Callable[..., Any]
@@ -62,6 +63,18 @@ def test_a_start_asks_the_targets_for_their_receipts_once(kind: Kind) -> None:
     assert isinstance(harness.life(watched, until=-1), Finished)
     asked = [call for call in watched.trace if call.endswith(" receipts")]
     assert asked == [f"sink {harness.sinks[0].name} receipts"]
+
+
+@KINDS
+def test_no_hook_is_told_of_an_epoch_that_another_driver_settled_since_the_survey(kind: Kind) -> None:
+    harness = job(kind)
+    harness.life(until=0)
+    harness.life(DiesAt("log commit 1", after=True))
+    told: list[int] = []
+    settles = PausedAt("storage names wal", harness.life)
+    assert isinstance(harness.life(settles, Behaviour(hooks=Hooks(on_decision=told.append))), Finished)
+    assert told == []
+    assert harness.problems() == []
 
 
 @KINDS

@@ -65,7 +65,7 @@ def survey_epoch(context: RunContext, epoch: int, taken: Callable[[], int]) -> E
         epoch=epoch,
         fingerprint=barrier.fingerprint if barrier else None,
         manifest=manifest,
-        engine_made=manifest is None and context.decisions.is_engine_made(epoch),
+        engine_made=manifest is None and damaged is None and context.decisions.is_engine_made(epoch),
         damaged=damaged,
     )
 

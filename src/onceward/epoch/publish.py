@@ -7,7 +7,6 @@ crash: commits answer "already", write-ahead sinks find their receipt, the marke
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -71,13 +70,12 @@ class Publisher:
 
     def _survey(self, epoch: int) -> EpochSurvey:
         """A manifest that is missing is looked for again: its driver may be about to write it."""
-        for look in range(LOOKS):
-            if look:
-                self._context.clock.pause(BETWEEN_LOOKS_S)
+        for _ in range(LOOKS):
             found = survey_epoch(self._context, epoch, partial(settle_fates, self._context, epoch))
             is_known = found.manifest is not None or found.damaged is not None or found.engine_made
             if is_known or self._context.watermark() >= epoch:
                 break
+            self._context.clock.pause(BETWEEN_LOOKS_S)
         return found
 
     def _end(self, found: EpochSurvey, why_lost: Callable[[int], OncewardError]) -> None:
@@ -86,11 +84,11 @@ class Publisher:
         sinks = [sink.name for sink in context.sinks]
         step = decided_step(found, context.resolved, context.job.generation, sinks)
         if isinstance(step, ReportLost):
-            raise step.error or why_lost(found.epoch)
+            raise (step.error or why_lost(found.epoch)) from found.damaged
         if found.manifest is not None:
             self.publish_manifest(found.manifest)
         elif isinstance(step, Settle):
-            log.log(logging.INFO if found.engine_made else logging.WARNING, "epoch %d: %s", found.epoch, step.why)
+            log.warning("epoch %d: %s", found.epoch, step.why)
             self._mark(found.epoch, found.fingerprint or Fingerprint(""), {})
 
     def publish_manifest(self, manifest: Manifest) -> None:

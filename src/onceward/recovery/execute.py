@@ -73,7 +73,8 @@ def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publis
     for step in plan.steps:
         match step:
             case Settle(epoch) | Publish(epoch):
-                publisher.publish_epoch(epoch)
+                if context.watermark() < epoch:
+                    publisher.publish_epoch(epoch)
             case ReportLost(epoch):
                 if context.decisions.decided() < epoch:
                     raise contradiction(epoch)
