@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from onceward.cli.load import load_job
+from onceward.cli.load import file_of, load_job
+from onceward.cli.session import spark_session
 from onceward.cli.show import out, show_json
 from onceward.contracts import Severity
 
@@ -27,12 +26,9 @@ def doctor(
     """Check servers, permissions, tables, columns, disk and checkpoint; say what fixes what is wrong. Ends with 2 if
     the job would not start."""
     job = load_job(target)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
     from onceward.doctor import examine
 
-    spark = SparkSession.builder.appName(f"doctor of {job.name}").getOrCreate()
+    spark = spark_session(f"doctor of {job.name}", job_file=file_of(target))
     found = []
     for finding in examine(job, spark):
         found.append(finding)

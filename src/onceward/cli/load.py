@@ -16,18 +16,27 @@ from onceward.spark.held import starting_nothing
 
 def load_job(target: str) -> Job:
     """The job that `FILE` or `FILE:NAME` names."""
-    file, _, wanted = target.partition(":") if not target.endswith(".py") else (target, "", "")
-    path = Path(file)
+    path, wanted = _parts(target)
     if not path.is_file():
-        raise ConfigurationError(f"there is no file {file}", hint="give a Python file that defines a Job: FILE[:NAME]")
+        raise ConfigurationError(f"there is no file {path}", hint="give a Python file that defines a Job: FILE[:NAME]")
     jobs = {name: value for name, value in _execute(path).items() if isinstance(value, Job)}
     if wanted:
         if wanted not in jobs:
-            raise ConfigurationError(f"{file} defines no job named {wanted}", hint=_found(jobs))
+            raise ConfigurationError(f"{path} defines no job named {wanted}", hint=_found(jobs))
         return jobs[wanted]
     if len(jobs) != 1:
-        raise ConfigurationError(f"{file} defines {len(jobs)} jobs, not one", hint=_found(jobs))
+        raise ConfigurationError(f"{path} defines {len(jobs)} jobs, not one", hint=_found(jobs))
     return next(iter(jobs.values()))
+
+
+def file_of(target: str) -> Path:
+    """The file in `FILE` or `FILE:NAME`."""
+    return _parts(target)[0]
+
+
+def _parts(target: str) -> tuple[Path, str]:
+    file, _, wanted = target.partition(":") if not target.endswith(".py") else (target, "", "")
+    return Path(file), wanted
 
 
 def _execute(path: Path) -> dict[str, object]:

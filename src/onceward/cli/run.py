@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import sys
 import threading
 from typing import Annotated
 
 import typer
 
-from onceward.cli.load import load_job
+from onceward.cli.load import file_of, load_job
+from onceward.cli.session import spark_session
 from onceward.cli.show import err, show_json
 
 _LOOK_S = 0.5
@@ -23,16 +22,20 @@ def run(
         list[str] | None,
         typer.Option(help="Accept a consequence for this start: fresh-start, copy, rollback or adopt."),
     ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master, such as local[4] or spark://host:7077.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be given more than once.")
+    ] = None,
+    packages: Annotated[
+        str | None, typer.Option(help="Jars that the job needs, as Maven coordinates with commas between them.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a job until it ends; Ctrl-C or SIGTERM finish the running epoch first."""
     job = load_job(target)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.appName(job.name).getOrCreate()
+    spark = spark_session(job.name, job_file=file_of(target), master=master, settings=conf or (), packages=packages)
     started = job.start(spark, accept=accept or ())
 
     # Only noted, not raised: an exception in the middle of a call to Spark would be logged with its traceback.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +12,7 @@ from rich.table import Table
 
 from onceward.admin import in_doubt
 from onceward.cli.load import load_job
+from onceward.cli.session import spark_session
 from onceward.cli.show import out, show_age, show_json
 from onceward.job import job_context
 from onceward.observe import CheckpointStatus, EpochState, read_state, read_status, with_in_doubt
@@ -68,11 +67,7 @@ def status(
 
 
 def _state(checkpoint: Path, epoch: int | None, rows: int) -> EpochState:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.appName("onceward status").getOrCreate()
-    return read_state(spark, checkpoint, epoch=epoch, most=rows)
+    return read_state(spark_session("onceward status"), checkpoint, epoch=epoch, most=rows)
 
 
 def _show_state(state: EpochState) -> None:
