@@ -21,7 +21,8 @@ from onceward.sinks.json_text import json_lines, without_json_form
 class StdoutSink(WriteAheadSink):
     """Prints each row as `epoch 7 {"id":1}`; with `limit`, no more than that many of a slot.
 
-    Without a committer only whole epochs are remembered as sent.
+    Without a `committer` only whole epochs are remembered as sent. `name` is how staged work is found again, so keep
+    it.
     """
 
     mechanism = "write-ahead log; standard output holds no receipt, so a crash may repeat a slot"

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.sinks.kafka.encode import refused_type
+from onceward.sinks.spark_types import spark_type
 
 FORMATS = ("string", "json", "bytes")
 _HEADERS = "an array of structs with the fields key (text) and value (bytes)"
@@ -102,13 +103,15 @@ def _refuse_unless_fitting(columns: Columns, schema: pa.Schema) -> None:
             raise TargetRefused(f"the rows have {has} {name!r}", hint=f"they have {', '.join(schema.names)}")
         why = None if name == columns.headers else refused_type(schema.field(name).type)
         if why is not None:
-            raise TargetRefused(f"column {name!r} is {schema.field(name).type}: {why}")
+            raise TargetRefused(f"column {name!r} is {spark_type(schema.field(name).type)}: {why}")
     if not columns.value:
         raise TargetRefused("no column is left for the value")
 
     def refuse(name: str | None, fits: bool, wanted: str) -> None:
         if name is not None and not fits:
-            raise TargetRefused(f"column {name!r} is {schema.field(name).type}", hint=f"it must be {wanted}")
+            raise TargetRefused(
+                f"column {name!r} is {spark_type(schema.field(name).type)}", hint=f"it must be {wanted}"
+            )
 
     def kind(name: str | None) -> pa.DataType:
         return schema.field(name).type if name is not None else pa.null()

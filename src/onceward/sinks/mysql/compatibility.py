@@ -14,6 +14,7 @@ from onceward.sinks.mysql.options import MODES, Options, why_no_identifier
 from onceward.sinks.mysql.receipts import RECEIPTS_KEYS
 from onceward.sinks.mysql.table import Column, Index, Server, Table, columns_as_sql, declared, has_fractions
 from onceward.sinks.output_mode import refuse_output_mode
+from onceward.sinks.spark_types import spark_type
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set"})
@@ -54,15 +55,17 @@ def _refuse_field(field: pa.Field, options: Options) -> None:
         raise TargetRefused(f"column {field.name!r} cannot be a column of MySQL: {why}", hint="rename it in the query")
     if not options.is_stored(field.name) and not pt.is_boolean(field.type):
         raise TargetRefused(
-            f"column {field.name!r} ({field.type}) cannot tell which rows are deleted", hint="make it a boolean"
+            f"column {field.name!r} ({spark_type(field.type)}) cannot tell which rows are deleted",
+            hint="make it a boolean",
         )
     hint = refused(field.type)
     if hint is not None:
-        raise TargetRefused(f"column {field.name!r} ({field.type}) cannot be stored", hint=hint)
+        raise TargetRefused(f"column {field.name!r} ({spark_type(field.type)}) cannot be stored", hint=hint)
     is_key = field.name.lower() in {key.lower() for key in options.keys}
     if is_key and (pt.is_nested(field.type) or pt.is_floating(field.type)):
         raise TargetRefused(
-            f"column {field.name!r} ({field.type}) cannot be a key", hint="use text, whole numbers, decimals or times"
+            f"column {field.name!r} ({spark_type(field.type)}) cannot be a key",
+            hint="use text, whole numbers, decimals or times",
         )
 
 
@@ -131,12 +134,13 @@ def _refuse_triggers(table: Table, options: Options) -> None:
 def _refuse_column(column: Column, field: pa.Field, target: str, server: Server) -> None:
     if column.is_generated:
         raise TargetRefused(
-            f"column {column.name!r} is computed by the table and cannot take {field.type}",
+            f"column {column.name!r} is computed by the table and cannot take {spark_type(field.type)}",
             hint="leave it out of the query",
         )
     if not _takes(column, field.type, server):
         raise TargetRefused(
-            f"column {column.name!r} is declared {column.declared} and cannot keep every {field.type} as it is",
+            f"column {column.name!r} is declared {column.declared} and cannot keep every "
+            f"{spark_type(field.type)} as it is",
             hint=f"cast it in the query, or run: ALTER TABLE {target} "
             f"MODIFY {columns_as_sql([column.name])} {declared(field.type, server)};",
         )

@@ -13,6 +13,7 @@ from onceward.sinks.postgres.catalog import Column, Table
 from onceward.sinks.postgres.encode import Wire, declared, wire_for
 from onceward.sinks.postgres.equality import keys_of
 from onceward.sinks.postgres.options import MODES, Options, TableName, wrong_name
+from onceward.sinks.spark_types import spark_type
 
 _WITHOUT_ORDER = ("json", "xml")
 ROW = "onceward_row"
@@ -73,7 +74,7 @@ def wires(table: Table, target: Options, schema: pa.Schema) -> list[Wire]:
         if wire is None:
             is_a = "is computed by the table" if column.is_computed else f"is {column.printed}"
             raise TargetRefused(
-                f"column {column.name!r} {is_a} and cannot faithfully take {field.type} from the stream",
+                f"column {column.name!r} {is_a} and cannot faithfully take {spark_type(field.type)} from the stream",
                 hint=_hint_for(field, column),
             )
         found.append(wire)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from onceward.errors import TargetRefused
+from onceward.sinks.spark_types import spark_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def _refuse_unless_storable(column: Column, field: pa.Field, *, is_strict: bool)
     if column.is_generated or why is not None:
         declared = "is computed by the table" if column.is_generated else f"is declared {column.declared}"
         raise TargetRefused(
-            f"column {column.name!r} {declared} and cannot take {field.type}{why or ''}",
+            f"column {column.name!r} {declared} and cannot take {spark_type(field.type)}{why or ''}",
             hint="cast it in the query, or change the table",
         )
 
