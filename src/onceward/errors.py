@@ -3,14 +3,14 @@
 ::
 
     OncewardError
-    ├── ConfigurationError      an option is wrong; nothing has moved yet               exit 2
+    ├── ConfigurationError      an option, or the target, is wrong; a start changes nothing    exit 2
     │   ├── GuaranteeUnavailable    a sink cannot give what the job asks for
     │   ├── NotShared               a folder is not the same one on driver and executors
     │   └── TargetRefused           table, path or columns do not fit the stream
     ├── DamagedFile             a stored file is torn or flipped                        exit 1
     │   └── NewerFormat             a newer release has written it
     ├── CheckpointRefused       this checkpoint is not the one the target knows         exit 1
-    │   ├── CheckpointUnknown       Spark has committed to it, and it has no identity of ours
+    │   ├── CheckpointUnknown       Spark has begun on it, and it has no identity of ours
     │   ├── CheckpointReplaced      deleted and made again under the same job name
     │   ├── CheckpointCopied        a copy of a checkpoint that may still be running
     │   └── CheckpointRolledBack    older than what the target has already received
@@ -106,7 +106,7 @@ class CheckpointRefused(OncewardError):
 
 
 class CheckpointUnknown(CheckpointRefused):
-    """Spark has decided epochs on this checkpoint, and it has no identity of ours: never used by onceward, or lost."""
+    """Spark has begun epochs on this checkpoint, and it has no identity of ours: never used by onceward, or lost."""
 
     accept = "adopt"
 
@@ -183,7 +183,7 @@ class PublishFailed(OncewardError):
 
 
 class TargetUnavailable(OncewardError):
-    """The target did not say what it holds of ours, so recovery cannot plan."""
+    """The target is away, or did not say what it holds of ours, so recovery cannot plan."""
 
     exit_code = 3
 

@@ -122,7 +122,7 @@ class Session:
 
         self.address = address
         # What the server process of this transaction has prepared, once it was asked.
-        self._prepared: Sequence[str] | None = None
+        self._prepared: set[str] | None = None
         with self._as_postgres_error():
             self._connection = dbapi.connect(address.url, autocommit=True)
 
@@ -139,9 +139,10 @@ class Session:
         """
         name = f"onceward_{hashlib.sha256(statement.encode()).hexdigest()[:16]}"
         if self._prepared is None:
-            self.limit()
-        if name not in (self._prepared or ()):
+            self._prepared = self.limit()
+        if name not in self._prepared:
             self.run(f"PREPARE {name} ({', '.join('text' for _ in parameters)}) AS {statement}")
+            self._prepared.add(name)
         given = ", ".join("NULL" if value is None else literal(value) for value in parameters)
         with self._as_postgres_error(), self._connection.cursor() as cursor:
             # The driver would else put it into a COPY, which takes no EXECUTE.
@@ -188,8 +189,10 @@ class Session:
         self._prepared = None
         self.run("BEGIN ISOLATION LEVEL READ COMMITTED")
 
-    def limit(self, *more: str, parameters: Sequence[object] = (), gives_up_idle: bool = False) -> None:
+    def limit(self, *more: str, parameters: Sequence[object] = (), gives_up_idle: bool = False) -> set[str]:
         """Early in a transaction: what follows waits for nothing without end. `more` is evaluated after that, in order.
+
+        Gives the names of what the server process has prepared: asked here, it costs no round trip of its own.
 
         For the transaction only, since a session may be another one's next, behind a pooler. `statement_timeout` must
         not hold for COMMIT PREPARED: while that waits for a synchronous standby, to cancel it is to confirm it. The
@@ -201,7 +204,8 @@ class Session:
         limits = [f"set_config('{name}', '{round(after * 1000)}', true)" for name, after in bounds.items()]
         prepared = "(SELECT string_agg(name, ' ') FROM pg_prepared_statements)"
         ((names, *_),) = self.run(f"SELECT {', '.join([prepared, *limits, *more])}", *parameters)
-        self._prepared = (names or "").split()
+        self._prepared = set((names or "").split())
+        return self._prepared
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

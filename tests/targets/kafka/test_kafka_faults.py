@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, until, write
 
-from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, TargetRefused
+from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, TargetRefused, TargetUnavailable
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.sinks.kafka.cluster import Cluster, Described
@@ -210,7 +210,7 @@ def test_no_broker_is_refused_at_the_start_and_retried_later(workspace: KafkaWor
     """Scenario 50."""
     sink = workspace.sink(timeout_s=1)
     sink.settings = type(sink.settings)("127.0.0.1:1", {}, "lz4", 60, 1, "onceward")
-    with pytest.raises(TargetRefused, match=r"cannot use the brokers at 127\.0\.0\.1:1"):
+    with pytest.raises(TargetUnavailable, match=r"cannot use the brokers at 127\.0\.0\.1:1"):
         sink.check(IDS, output_mode="append")
     with pytest.raises(KafkaFailed):
         write(sink, numbers(1))
@@ -220,7 +220,7 @@ def test_brokers_that_give_no_transactions_are_refused(kafka: KafkaServer) -> No
     """A broker that is alone can make no log of transactions in three copies."""
     with KafkaServer(transaction_state_log_replication_factor=3) as alone:
         sink = KafkaWorkspace(alone).sink(timeout_s=4)
-        with pytest.raises(TargetRefused, match="give no transactions"):
+        with pytest.raises(TargetUnavailable, match="give no transactions"):
             sink.check(IDS, output_mode="append")
 
 

@@ -9,7 +9,7 @@ import pytest
 from topics import JOB, KafkaWorkspace
 
 from onceward.contracts import Severity, Workload
-from onceward.errors import ConfigurationError, TargetRefused
+from onceward.errors import ConfigurationError, TargetRefused, TargetUnavailable
 from onceward.identity import Generation, JobIdentity, JobName, SinkName
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka.client import RepeatFilter, log
@@ -86,9 +86,9 @@ def test_secrets_are_in_no_text_about_the_sink() -> None:
         (Choice("t"), [("value", pa.string()), ("partition", pa.string())], "column 'partition' is string"),
         (Choice("t"), [("value", pa.string()), ("headers", pa.string())], "column 'headers' is string"),
         (Choice("t", timestamp="at"), [("at", pa.string())], "column 'at' is string"),
-        (Choice(topic_column="n"), [("n", pa.int64()), ("v", pa.int64())], "column 'n' is int64"),
-        (Choice("t", value=("v",), format="bytes"), [("v", pa.int64())], "column 'v' is int64"),
-        (Choice("t"), [("d", pa.duration("s"))], "column 'd' is duration"),
+        (Choice(topic_column="n"), [("n", pa.int64()), ("v", pa.int64())], "column 'n' is bigint"),
+        (Choice("t", value=("v",), format="bytes"), [("v", pa.int64())], "column 'v' is bigint"),
+        (Choice("t"), [("d", pa.duration("s"))], "column 'd' is interval"),
         (Choice(), [("topic", pa.string())], "no column is left"),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_receipt_without_a_value_only_makes_room() -> None:
 def test_brokers_that_are_away_are_told_of_once_and_not_ten_times_a_second(caplog: pytest.LogCaptureFixture) -> None:
     log.filters[:] = [RepeatFilter()]
     sink = KafkaSink("127.0.0.1:1", topic="t", timeout_s=2)
-    with pytest.raises(TargetRefused, match="cannot use the brokers"):
+    with pytest.raises(TargetUnavailable, match="cannot use the brokers"):
         sink.check(pa.schema([("id", pa.int64())]), output_mode="append")
     lines = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
     assert len(lines) == 1, lines

@@ -21,7 +21,7 @@ from onceward.errors import RowsRejected, TargetRefused
 from onceward.sinks import KafkaSink
 from onceward.testing.servers import KafkaServer
 
-DRAWS = 120
+DRAWS = 60
 """Each makes two topics, a session and a search: as many as fit into a minute on a quiet machine."""
 SOAK = 2_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -368,3 +368,15 @@ def test_a_server_that_asks_for_a_file_of_ours_gets_none(workspace: MySQLWorkspa
     with workspace.sink()._options.connect() as session, pytest.raises(RuntimeError, match="LOAD_LOCAL"):
         session.execute("LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE theirs (x)")
     assert workspace.rows("theirs") == []
+
+
+def test_a_table_whose_name_differs_in_case_is_not_made_beside_the_one_there_is(workspace: MySQLWorkspace) -> None:
+    workspace.query("CREATE TABLE nokey (id BIGINT)")
+    with pytest.raises(TargetRefused, match="but 'nokey'"):
+        workspace.sink(table="NoKey").check(SCHEMA, output_mode="append")
+
+
+def test_double_quotes_are_another_servers() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be a table") as refused:
+        MySQLSink(URL, table='"rows"')
+    assert "backquotes" in str(refused.value.hint)

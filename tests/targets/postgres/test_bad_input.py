@@ -45,24 +45,36 @@ def refusal(sink: PostgresSink, batch: pa.RecordBatch) -> TargetRefused | None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("owner@", "nobody@"), 'role "nobody" does not exist'),
-        (("/postgres?", "/nowhere?"), 'database "nowhere" does not exist'),
         (("127.0.0.1", "no.such.host.invalid"), "could not translate host name"),
         ((":{port}/", ":1/"), "Connection refused"),
-        (("?options", "?no_such_option=1&options"), "no_such_option"),
-        (("?options", "?sslmode=require&options"), "server does not support SSL"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_told_with_what_was_tried(
-    place: Place, change: tuple[str, str], told: str
-) -> None:
+def test_a_server_that_is_away_is_worth_another_start(place: Place, change: tuple[str, str], told: str) -> None:
     old, new = (text.format(port=place.server.port) for text in change)
     assert old in place.url
     sink = PostgresSink(place.url.replace(old, new), table="rows")
     with pytest.raises(TargetUnavailable, match="cannot connect to postgresql://") as unavailable:
         sink.choose()
     assert told in str(unavailable.value)
-    assert unavailable.value.sink == "postgres:rows"
+    assert (unavailable.value.sink, unavailable.value.exit_code) == ("postgres:rows", 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("owner@", "nobody@"), 'role "nobody" does not exist'),
+        (("/postgres?", "/nowhere?"), 'database "nowhere" does not exist'),
+        (("?options", "?no_such_option=1&options"), "no_such_option"),
+        (("?options", "?sslmode=require&options"), "server does not support SSL"),
+    ],
+)
+def test_a_server_that_lets_nobody_in_is_not(place: Place, change: tuple[str, str], told: str) -> None:
+    old, new = change
+    assert old in place.url
+    with pytest.raises(TargetRefused, match="does not let us in") as refused:
+        PostgresSink(place.url.replace(old, new), table="rows").choose()
+    assert told in str(refused.value)
+    assert (refused.value.sink, refused.value.exit_code) == ("postgres:rows", 2)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +103,6 @@ def test_a_missing_table_is_made_or_refused_as_asked(place: Place) -> None:
     place.query(statement.replace('"rows"', "~.rows"))
     deliver(checked(place.sink(create_table=False)), [BATCH])
     assert len(place.rows()) == 2
-    with pytest.raises(TargetRefused, match='schema "nowhere" does not exist') as refused:
-        checked(place.sink(table="nowhere.rows"))
-    assert "CREATE TABLE" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -331,3 +340,34 @@ def test_a_job_with_a_hostile_name_runs_from_end_to_end(place: Place) -> None:
     assert isinstance(harness.life(), Finished)
     assert harness.problems() == []
     assert {row["job"] for row in place.rows("onceward_receipts")} == {name}
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_a_table_whose_name_differs_in_case_is_not_made_beside_the_one_there_is(place: Place) -> None:
+    place.query("CREATE TABLE ~.nokey (id bigint)")
+    sink = place.sink(table="NoKey").choose()
+    with pytest.raises(TargetRefused, match='there is no table "NoKey", but there is nokey') as refused:
+        sink.check(pa.schema([("id", pa.int64())]), output_mode="append")
+    assert "say table='nokey'" in str(refused.value.hint)
+    assert place.rows("NoKey") == []
+
+
+def test_a_schema_that_is_missing_is_named_with_its_statement(place: Place) -> None:
+    sink = place.sink(table="nowhere.rows").choose()
+    with pytest.raises(TargetRefused, match='there is no schema "nowhere"') as refused:
+        sink.check(pa.schema([("id", pa.int64())]), output_mode="append")
+    assert refused.value.hint == 'run: CREATE SCHEMA "nowhere";'
+
+
+def test_backquotes_are_another_servers() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be a table") as refused:
+        PostgresSink("postgresql://localhost/db", table="`rows`")
+    assert "double quotes" in str(refused.value.hint)
+
+
+def test_a_table_that_is_made_is_told_of(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="onceward")
+    place.sink().choose().check(pa.schema([("id", pa.int64())]), output_mode="append")
+    assert 'made the table "rows"' in caplog.text

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from onceward.connections import postgres
-from onceward.connections.postgres import Session
+from onceward.connections.postgres import Address, Session, literal
 from onceward.contracts import AnySink, TransactionalWriteAheadSink
 from onceward.errors import TargetChanged
 
@@ -188,3 +188,22 @@ def test_a_pooler_may_give_each_transaction_another_server_process(place: Place,
                 session.run("DEALLOCATE ALL")
         deliver(sink, [rows(epoch + 1)], epoch=epoch)
     assert {row["k"] for row in place.rows()} >= {4}
+
+
+def test_what_is_prepared_may_run_twice_in_one_transaction(place: Place) -> None:
+    session = Session(Address.parse(place.url))
+    try:
+        with session.transaction():
+            assert [session.run_prepared("SELECT $1 || '!'", word) for word in ("a", "b")] == [[("a!",)], [("b!",)]]
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("conforming", ["on", "off"])
+def test_a_constant_is_taken_for_its_text_whatever_is_in_it(place: Place, conforming: str) -> None:
+    session, text = Session(Address.parse(place.url)), "a\\'b\\\\''; --"
+    try:
+        session.run(f"SET standard_conforming_strings = {conforming}")
+        assert session.run(f"SELECT {literal(text)}") == [(text,)]
+    finally:
+        session.close()

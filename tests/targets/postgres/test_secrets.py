@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from onceward.errors import ConfigurationError, OncewardError, TargetUnavailable
+from onceward.errors import ConfigurationError, OncewardError, TargetRefused
 from onceward.sinks import PostgresSink
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.testing import DiesAt, Failed, Harness, MemoryStorage, SinkUnderTest, Source
@@ -91,7 +91,7 @@ def test_a_password_of_special_characters_opens_the_door_and_a_wrong_one_does_no
     sink.check(SCHEMA, output_mode="append")
     wrong = PostgresSink(locked.url(f"{PASSWORD}!", in_query=in_query), table="rows")
     error = raised(wrong.choose)
-    assert isinstance(error, TargetUnavailable)
+    assert isinstance(error, TargetRefused)
     assert 'password authentication failed for user "locked"' in str(error)
     assert_clean(everything_said(error))
 

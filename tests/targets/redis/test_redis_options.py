@@ -16,7 +16,7 @@ from shapes import JOB, Reader, send, slot_of, write
 
 from onceward.committers import RedisCheckpointCommitter
 from onceward.contracts import TryAgain
-from onceward.errors import ConfigurationError, TargetChanged, TargetRefused
+from onceward.errors import ConfigurationError, TargetChanged, TargetRefused, TargetUnavailable
 from onceward.sinks import RedisSink
 from onceward.testing import Behaviour, Harness, SinkUnderTest, Source
 from onceward.testing.servers import RedisServer
@@ -160,9 +160,15 @@ def test_a_server_without_a_journal_is_warned_of(
     assert "append-only file" in caplog.text
 
 
-def test_a_server_that_is_not_there_is_refused_by_its_address() -> None:
-    with pytest.raises(TargetRefused, match=r"127.0.0.1:1\b"):
+def test_a_server_that_is_not_there_is_named_by_its_address() -> None:
+    with pytest.raises(TargetUnavailable, match=r"127.0.0.1:1\b"):
         RedisSink(f"redis://:{SECRET}@127.0.0.1:1/0", key="pv:{app}", value="n").check(SCHEMA, output_mode="append")
+
+
+def test_a_wrong_password_is_no_server_that_is_away(server: RedisServer) -> None:
+    sink = RedisSink(f"redis://nobody:{SECRET}@127.0.0.1:{server.port}/0", key="pv:{app}", value="n")
+    with pytest.raises(TargetRefused, match="AuthenticationError"):
+        sink.check(SCHEMA, output_mode="append")
 
 
 def test_a_replica_is_refused(server: RedisServer, redis: RedisServer, reader: Reader) -> None:

@@ -77,11 +77,16 @@ def claim_from(transactional_id: str, settings: Settings, topic: str) -> None:
 
 
 class KafkaFailed(Exception):
-    """The brokers did not do what they were asked, or nobody knows whether they did. `code` is the driver's."""
+    """The brokers did not do what they were asked, or nobody knows whether they did. `code` is the driver's.
 
-    def __init__(self, message: str, code: int | None = None, *, topic: str | None = None) -> None:
+    It only tells of a time that ran out when `authentication_failed`: a password or a certificate is wrong.
+    """
+
+    def __init__(
+        self, message: str, code: int | None = None, *, topic: str | None = None, authentication_failed: bool = False
+    ) -> None:
         super().__init__(message)
-        self.code, self.topic = code, topic
+        self.code, self.topic, self.authentication_failed = code, topic, authentication_failed
 
 
 class Passing(KafkaFailed, TryAgain):
@@ -98,8 +103,8 @@ def judged(failed: KafkaFailed) -> Exception:
     if kind is ErrorClass.TARGET:
         return TargetChanged(
             f"the brokers no longer let us publish: {failed}",
-            hint="give back what was taken (docs/targets/kafka.md lists what the sink needs), then start again; what "
-            "is staged stays staged",
+            hint='give back what was taken (the page "Kafka", "Security", lists what the sink needs), then start '
+            "again; what is staged stays staged",
         )
     return failed
 
@@ -110,14 +115,17 @@ class Client:
     def __init__(self, settings: Settings, doing: str) -> None:
         self._settings, self._doing = settings, doing
         self._words: list[str] = []
+        self._refusals: list[str] = []
         self._made: Any = None
 
     def make(self, kind: Any, config: Mapping[str, Any]) -> Any:
         """A client of this kind whose log is ours."""
-        words = self._words
+        words, refusals = self._words, self._refusals
 
         def note(error: Any) -> None:
             words[:] = [str(error.str())]
+            if error.code() in (driver().KafkaError._AUTHENTICATION, driver().KafkaError._SSL):
+                refusals.append(words[0])
 
         try:
             # No reference cycle: what is made must not know us, or it would live until the garbage collector runs.
@@ -163,5 +171,6 @@ class Client:
         if self._made is not None:
             with suppress(Exception):
                 self._made.poll(0)
-        words = "".join(f"; {word}" for word in self._words if word not in why)
-        return KafkaFailed(self._settings.clean(f"{self._doing}: {why}{words}"), code, topic=topic)
+        words = "".join(f"; {word}" for word in self._refusals[-1:] or self._words if word not in why)
+        message = self._settings.clean(f"{self._doing}: {why}{words}")
+        return KafkaFailed(message, code, topic=topic, authentication_failed=bool(self._refusals))

@@ -14,7 +14,8 @@ _INSTALL = "pip install 'confluent-kafka>=2.12,<3'"
 
 
 def diagnose(settings: Settings, topics: Iterable[str]) -> Iterator[Finding]:
-    """What the topics' settings mean for what was confirmed. One that the brokers do not know is told of, too."""
+    """The producer, and what the topics' settings mean for what was confirmed. One that the brokers do not know is told
+    of, too."""
     names = list(topics)
     if settings.producer_kind is None and (why := why_unusable()):
         yield Finding("producer", Severity.WARNING, f"records go out one by one, which is slower: {why}", _INSTALL)

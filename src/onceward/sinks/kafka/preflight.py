@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onceward.connections.kafka import driver
-from onceward.errors import TargetRefused
+from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import SinkName, digest
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka.client import Client, KafkaFailed, claim_transactional_id, log
 from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
+from onceward.sinks.kafka.errors import classify
 from onceward.sinks.kafka.options import Settings
 
-_PERMISSIONS = "docs/targets/kafka.md lists what the sink needs"
+_PERMISSIONS = 'the page "Kafka", "Security", lists what the sink needs'
 
 
 @contextmanager
@@ -21,10 +23,17 @@ def failures_as_refusals(settings: Settings) -> Iterator[None]:
     try:
         yield
     except KafkaFailed as failed:
-        raise TargetRefused(
+        raise _explained(
+            failed,
             f"cannot use the brokers at {settings.servers}: {failed}",
             hint="check the address, the security settings in config, and that the brokers run",
         ) from None
+
+
+def _explained(failed: KafkaFailed, what: str, *, hint: str) -> TargetUnavailable | TargetRefused:
+    """Whether another start may help: brokers that are away, or do not answer in time, may be back."""
+    is_away = classify(failed.code) is ErrorClass.RETRY and not failed.authentication_failed
+    return TargetUnavailable(what, hint=hint) if is_away else TargetRefused(what, hint=hint)
 
 
 def check(
@@ -116,7 +125,8 @@ def _refuse_unless_transactional(settings: Settings, sink: SinkName, receipts_to
                 f"transaction_timeout_s ({settings.transaction_timeout_s:g} s) is above what the brokers allow",
                 hint="lower it, or raise transaction.max.timeout.ms of the brokers",
             ) from None
-        raise TargetRefused(
+        raise _explained(
+            failed,
             f"the brokers at {settings.servers} give no transactions: {failed}",
             hint="they need enough brokers for transaction.state.log.replication.factor, and the user needs WRITE on "
             f"transactional ids that begin with {settings.id_prefix}-",

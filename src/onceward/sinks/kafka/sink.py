@@ -21,13 +21,12 @@ from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka import preflight
-from onceward.sinks.kafka.client import KafkaFailed, Passing, judged, log
+from onceward.sinks.kafka.client import KafkaFailed, Passing, judged
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.diagnose import diagnose
 from onceward.sinks.kafka.errors import classify
 from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
-from onceward.sinks.kafka.library import why_unusable
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, is_name
 from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.rejected import search
@@ -38,13 +37,20 @@ _LESS = 4
 
 
 class KafkaSink(TransactionalWriteAheadSink):
-    """Exactly-once records for readers with `isolation.level=read_committed`.
+    """Exactly-once records for readers with `isolation.level=read_committed`, by way of the brokers `servers`.
 
     `topic` is where all rows go, or `topic_column` says it for each row. Rows with a column `value` of text or bytes go
     out by Spark's conventions (`key`, `value`, `topic`, `headers`, `partition`). Others become a JSON object of all
     columns, or of those that `value` lists; `value="column"` with `format` string, json or bytes sends one column.
     `key` is a column, or several for a JSON object; `headers`, `partition` and `timestamp` name columns. `config` are
     settings of the client (librdkafka's names), such as those for security.
+
+    A missing topic is made only with `create_partitions`. `compression` is that of the records. Receipts are in the
+    topic `receipts_topic`, and transactional ids begin with `id_prefix`. An epoch of more than
+    `max_rows_per_transaction` rows goes out in several transactions. The brokers end a transaction after
+    `transaction_timeout_s`, and one that does not answer for `timeout_s` is taken for gone, and asked again. `producer`
+    is chosen by the installed librdkafka: rows go out by whole columns, or as records one by one. `name` is how staged
+    work and receipts are found again, so keep it; by default it is made from the topic's.
     """
 
     mechanism = "write-ahead log, receipt in the same Kafka transaction"
@@ -127,8 +133,6 @@ class KafkaSink(TransactionalWriteAheadSink):
                 sink=self.name,
             )
             self._facts = self._nothing_relied_on()
-        if self.settings.producer_kind is None and (why := why_unusable()):
-            log.warning("sink %r: records go out one by one, which is slower: %s", self.name, why)
 
     def target_facts(self) -> Mapping[str, str]:
         """The topics of rows and receipts: which they are, and how they keep what they are given."""

@@ -144,11 +144,11 @@ def why_no_identifier(name: str) -> str | None:
 
 
 def _parse_table(text: str) -> tuple[str | None, str]:
-    match = _TABLE.fullmatch(text)
+    match = None if '"' in text and "`" not in text else _TABLE.fullmatch(text)
     if match is None:
         raise ConfigurationError(
             f"{text!r} cannot be a table",
-            hint="write table or database.table; a name with dots or backquotes goes in backquotes: `my.table`",
+            hint="write table or database.table; a name with dots or quotes goes in backquotes: `my.table`",
         )
     names = [_unquoted(match[part]) for part in ("database", "table")]
     for name in names:

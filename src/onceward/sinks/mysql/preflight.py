@@ -6,6 +6,7 @@ statement that fixes it.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from onceward.connections.mysql import LOST_CONNECTION, MySQLError, Session, quoted
+from onceward.connections.mysql import LOST_CONNECTION, MySQLError, Session, literal, quoted
 from onceward.contracts import Receipt
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, JobIdentity, JobName, RunId, TransactionName, new_generation
@@ -24,6 +25,8 @@ from onceward.sinks.mysql.look import look
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.receipts import RECEIPTS, WATERMARKS, Receipts, exists
 from onceward.sinks.mysql.table import Server, ask_server, create_table
+
+log = logging.getLogger("onceward")
 
 _OLDEST = {True: (10, 6), False: (8, 0)}
 _DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
@@ -127,8 +130,19 @@ class Readiness:
             raise TargetRefused(
                 f"there is no table {self.options.table!r} in {self.options.database!r}", hint=f"run: {statement};"
             )
+        alike = session.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = "
+            f"{literal(self.options.database)} AND LOWER(table_name) = LOWER({literal(self.options.table)})"
+        )
+        if alike:
+            raise TargetRefused(
+                f"there is no table {self.options.table!r} in {self.options.database!r}, but {alike[0][0]!r}: on this "
+                "server names that differ in case are different tables",
+                hint=f"say table={alike[0][0]!r}; or, if another one is wanted, run: {statement};",
+            )
         with self.needing(session, "CREATE", f"{quoted(self.options.database)}.*"):
             session.execute(statement)
+        log.info("made the table %s in %s", self.options.target, self.options.address)
 
     def _explained(self, error: MySQLError) -> TargetRefused | TargetUnavailable:
         where = str(self.options.address)

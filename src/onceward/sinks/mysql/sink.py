@@ -24,7 +24,7 @@ from onceward.sinks.obstacles import Obstacle, refusal, standing
 
 
 class MySQLSink(TemplateChoice):
-    """Exactly-once rows in a table of MySQL 8 or MariaDB 10.6 and newer.
+    """Exactly-once rows in the table `table`, or `database.table`, of MySQL 8 or MariaDB 10.6 and newer at `url`.
 
     `mode="append"` adds rows by two-phase commit (XA) where the server has it and nothing in the table would make
     prepared transactions hold each other up (a unique index, a foreign key, a trigger), else from the write-ahead log;
@@ -35,7 +35,8 @@ class MySQLSink(TemplateChoice):
     `create_table=False`. MySQL has no NaN and no infinity: `non_finite` says whether such a row is refused or stored
     as NULL. A trigger that runs before each insert may change values: `before_triggers` says whether such a table is
     refused or wished. A server that does not answer for `timeout_s` is taken for gone, and asked again; so is one where
-    others hold a lock for longer than `lock_timeout_s`.
+    others hold a lock for longer than `lock_timeout_s`. `name` is how staged work and receipts are found again, so keep
+    it; by default it is made from the table's.
     """
 
     mechanism = "two-phase commit by XA, or write-ahead log; receipt in the same MySQL transaction"
@@ -51,8 +52,8 @@ class MySQLSink(TemplateChoice):
         create_table: bool = True,
         order_by: str | None = None,
         deleted: str | None = None,
-        non_finite: str = "refuse",
-        before_triggers: str = "refuse",
+        non_finite: Literal["refuse", "null"] = "refuse",
+        before_triggers: Literal["refuse", "allow"] = "refuse",
         two_phase: bool | None = None,
         lock_timeout_s: float = 30.0,
         timeout_s: float = 600.0,

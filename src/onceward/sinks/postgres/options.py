@@ -30,7 +30,7 @@ class TableName:
     @classmethod
     def parse(cls, text: str) -> TableName:
         """`table`, `schema.table`, or either part in double quotes, as in SQL; unquoted parts keep their case."""
-        match = _TABLE.fullmatch(text)
+        match = None if "`" in text and '"' not in text else _TABLE.fullmatch(text)
         if match is None:
             raise ConfigurationError(
                 f"{text!r} cannot be a table",

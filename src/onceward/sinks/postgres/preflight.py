@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 
-from onceward.connections.postgres import Address, PostgresError, Session, acquire, release
+from onceward.connections.postgres import Address, PostgresError, Session, acquire, quoted, release
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.catalog import Table, describe
@@ -17,7 +19,22 @@ from onceward.sinks.postgres.hazards import operations, refuse_hazards, triggers
 from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.receipts import Receipts
 
+log = logging.getLogger("onceward")
+
 _CREATED_MEANWHILE = ("23505", "42P07")
+_NO_SCHEMA = "3F000"
+_ALIKE = (
+    "SELECT CASE WHEN $2::text IS NULL THEN '' ELSE quote_ident(nspname) || '.' END || quote_ident(relname) "
+    "FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE lower(relname) = lower($1::text) AND relkind IN ('r', 'p') "
+    "AND nspname = COALESCE($2::text, current_schema())"
+)
+# A login that is refused has no SQLSTATE. In another language than English it passes for a server that is away.
+_LOGIN_REFUSED = re.compile(
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry|not permitted to log in"
+    r'|permission denied|(role|database) ".*" does not exist|no such (user|database)|does not support SSL'
+    r"|certificate verify failed|invalid (URI|connection option|sslmode)"
+)
 
 
 @contextmanager
@@ -26,10 +43,14 @@ def connected(address: Address, sink: str) -> Iterator[Session]:
     try:
         session = acquire(address)
     except PostgresError as error:
+        if _LOGIN_REFUSED.search(str(error)):
+            raise TargetRefused(
+                f"{address} does not let us in: {error}", sink=sink, hint="check user, password and database in the URL"
+            ) from None
         raise TargetUnavailable(
             f"cannot connect to {address}: {error}",
             sink=sink,
-            hint="see that the server runs and takes connections from here, and that user and password are right",
+            hint="see that the server runs and takes connections from here",
         ) from None
     try:
         yield session
@@ -70,18 +91,7 @@ def _check_table(session: Session, target: Options, schema: pa.Schema) -> Table:
     if table is None and not target.create_table:
         raise TargetRefused(f"there is no table {target.table} in {target.address}", hint=f"run: {statement}")
     if table is None:
-        try:
-            with session.transaction():
-                session.limit()
-                session.run(statement)
-        except PostgresError as error:
-            if is_cut_off(error):
-                raise
-            if error.sqlstate not in _CREATED_MEANWHILE:
-                raise TargetRefused(
-                    f"the table {target.table} does not exist and cannot be made: {error}",
-                    hint=f"run as someone who may: {statement}",
-                ) from None
+        _create(session, target, statement)
         (table,) = describe(session.run, str(target.table))
     if table is None:
         raise TargetRefused(f"the table {target.table} was made and is not found", hint="check the search path")
@@ -89,6 +99,35 @@ def _check_table(session: Session, target: Options, schema: pa.Schema) -> Table:
     refuse_unless_fitting(table, target, schema)
     _check_privileges(session, table, target)
     return table
+
+
+def _create(session: Session, target: Options, statement: str) -> None:
+    wanted = target.table
+    alike = session.run(_ALIKE, wanted.table, wanted.schema)
+    if alike:
+        raise TargetRefused(
+            f"there is no table {wanted}, but there is {alike[0][0]}: names that differ in case are different tables",
+            hint=f"say table={alike[0][0]!r}; or, if another one is wanted, run: {statement}",
+        )
+    try:
+        with session.transaction():
+            session.limit()
+            session.run(statement)
+    except PostgresError as error:
+        if is_cut_off(error):
+            raise
+        if error.sqlstate == _NO_SCHEMA and wanted.schema is not None:
+            raise TargetRefused(
+                f"there is no schema {quoted(wanted.schema)} in {target.address}",
+                hint=f"run: CREATE SCHEMA {quoted(wanted.schema)};",
+            ) from None
+        if error.sqlstate not in _CREATED_MEANWHILE:
+            raise TargetRefused(
+                f"the table {wanted} does not exist and cannot be made: {error}",
+                hint=f"run as someone who may: {statement}",
+            ) from None
+        return
+    log.info("made the table %s in %s", wanted, target.address)
 
 
 def _check_privileges(session: Session, table: Table, target: Options) -> None:

@@ -20,10 +20,11 @@ from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
 
 
 class PostgresSink(TemplateChoice):
-    """Exactly-once rows in a table of PostgreSQL.
+    """Exactly-once rows in the table `table`, or `schema.table`, of the PostgreSQL at `url` (postgresql://...).
 
     `mode="append"` adds rows: by two-phase commit where the server has prepared transactions and nothing in the table
-    would make them hold each other up (a unique index, a foreign key, a trigger), else from the write-ahead log.
+    would make them hold each other up (a unique index, a foreign key, a trigger), else from the write-ahead log;
+    `two_phase=True` refuses to start then, `two_phase=False` never uses it.
     `mode="upsert"` writes by `keys`: of several rows with one key in an epoch the one with the greatest `order_by`
     stays, or else the last; a row whose boolean column `deleted` is true removes its key. `mode="replace"`, for output
     mode complete, exchanges the table's whole content in one transaction. A missing table is made from the stream's
@@ -31,7 +32,8 @@ class PostgresSink(TemplateChoice):
     the first schema in the search path. A table with a trigger that fires before a row is written, and so may change it
     or leave it out, is refused unless `triggers` names it. Nothing waits for a lock of others for longer than
     `lock_timeout_s`, and no statement takes longer than `timeout_s`: then the task, or the publishing of the epoch, is
-    tried again.
+    tried again. `name` is how staged work and receipts are found again, so keep it; by default it is made from the
+    table's.
     """
 
     mechanism = "two-phase commit, or write-ahead log; receipt in the same PostgreSQL transaction"

@@ -170,7 +170,7 @@ class Delivery:
             case "forbidden":
                 raise TargetChanged(
                     f"this user may no longer run {details[0]}; the key was {details[1]!r}",
-                    hint="give the user back its permissions: docs/targets/redis.md#privileges has the ACL line",
+                    hint='give the user back its permissions: the page "Redis", "Privileges", has the ACL line',
                     epoch=epoch,
                 )
             case "changed":

@@ -48,9 +48,9 @@ BY_TEXT: dict[str, ErrorClass] = {
 """By a part of what it says, for errors that all begin with ERR."""
 
 _HINTS = {
-    "WRONGTYPE": "something else was written to a key of the receipts (docs/targets/redis.md#receipts): bring it back "
+    "WRONGTYPE": 'something else was written to a key of the receipts (the page "Redis", "Receipts"): bring it back '
     "from a backup, or remove the key if the target was emptied, and start again",
-    "NOPERM": "give the user back its permissions: docs/targets/redis.md#privileges has the ACL line; then start again",
+    "NOPERM": 'give the user back its permissions: the page "Redis", "Privileges", has the ACL line; then start again',
 }
 _HINT = "check user, password and settings of the server, then start again; nothing is lost, the epoch stays staged"
 

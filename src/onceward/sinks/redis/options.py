@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.sinks.redis.encode import refused_type
+from onceward.sinks.spark_types import spark_type
 
 Kind = Literal["string", "hash", "field", "zset", "incr", "hincr"]
 """What the script does with a row: SET, HSET of columns, HSET of one field, ZADD, INCRBY, HINCRBY."""
@@ -212,7 +213,7 @@ def refuse_unless_fitting(layout: Layout, schema: pa.Schema, *, output_mode: str
     for name in texts:
         hint = refused_type(schema.field(name).type)
         if hint is not None:
-            raise TargetRefused(f"column {name!r} ({schema.field(name).type}) cannot be stored", hint=hint)
+            raise TargetRefused(f"column {name!r} ({spark_type(schema.field(name).type)}) cannot be stored", hint=hint)
     _refuse_numbers(layout, schema)
 
 
@@ -225,7 +226,7 @@ def _refuse_numbers(layout: Layout, schema: pa.Schema) -> None:
             )
     if layout.deleted is not None and not pt.is_boolean(schema.field(layout.deleted).type):
         raise TargetRefused(
-            f"column {layout.deleted!r} ({schema.field(layout.deleted).type}) is not boolean",
+            f"column {layout.deleted!r} ({spark_type(schema.field(layout.deleted).type)}) is not boolean",
             hint="deleted names a column that is true where the key shall go",
         )
 

@@ -53,7 +53,7 @@ def _refuse_commands(connection: RedisConnection, layout: Layout, scratch: str, 
         if refused:
             raise TargetRefused(
                 f"the server does not let this user write: {refused[0].decode(errors='replace')}",
-                hint="docs/targets/redis.md lists the commands and keys that the sink needs",
+                hint='the page "Redis", "Privileges", lists the commands and keys that the sink needs',
             )
 
 
@@ -69,7 +69,7 @@ def _refuse_key(connection: RedisConnection, layout: Layout, scratch: str, *, fr
     if forbidden:
         raise TargetRefused(
             f"this user may not run {forbidden} on keys such as {layout.key.text!r}",
-            hint="docs/targets/redis.md has the ACL line: the pattern must let in every key of this sink",
+            hint='the page "Redis", "Privileges", has the ACL line: its pattern must let in every key of this sink',
         )
     expected = HOLDS.get(layout.kind)
     if literal is not None and (held == "receipts" or (expected is not None and held not in ("none", expected))):

@@ -121,7 +121,7 @@ def refuse_torn(state: str, *, slot: int, epoch: int) -> None:
         raise OutputLost(
             f"Redis broke off in the middle of a script: some rows of slot {slot} are in, and nobody can say which",
             hint="its log says why; compare the keys with the rows that are still staged, then set the receipt by hand "
-            "(docs/targets/redis.md)",
+            '(the page "Redis", "Troubleshooting")',
             epoch=epoch,
         )
 

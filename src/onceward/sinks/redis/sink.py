@@ -9,26 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
-from onceward.connections.redis import RedisConnection, address, checked_url, driver, opened
+from onceward.connections.redis import NoServer, RedisConnection, address, checked_url, driver, opened
 from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, Workload
-from onceward.errors import ConfigurationError, RowsRejected, TargetRefused, attributed
+from onceward.errors import ConfigurationError, RowsRejected, TargetRefused, TargetUnavailable, attributed
 from onceward.identity import JobIdentity, default_sink_name
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.redis.apply import Delivery
 from onceward.sinks.redis.diagnose import diagnose
-from onceward.sinks.redis.errors import translated
+from onceward.sinks.redis.errors import classify, translated
 from onceward.sinks.redis.facts import TargetFacts
 from onceward.sinks.redis.options import DEFAULT_PREFIX, adds_fractions, make_layout, refuse_unless_fitting
 from onceward.sinks.redis.preflight import refuse_unless_able
 from onceward.sinks.redis.receipts import Scope, entries, forget_below, key_of
 from onceward.sinks.redis.rejected import find_rejected
 
+_BAD_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+
 
 class RedisSink(TransactionalWriteAheadSink):
-    """Exactly-once writes to Redis 6.2 or newer, or to a Redis Cluster.
+    """Exactly-once writes to Redis 6.2 or newer, or to a Redis Cluster, at `url`.
 
     `key` is a template with columns in braces. `type` says what a row does to its key: `"string"` sets it to the column
     `value`; `"hash"` sets the fields named like the columns `fields` (default: all that are not in the key), or with
@@ -38,6 +42,10 @@ class RedisSink(TransactionalWriteAheadSink):
     A null removes the string, field or member, and adds nothing to a counter; so does a true in the column `deleted`,
     which removes a hash as a whole. With `ttl_s` a key expires so long after its last write. A row whose key has a null
     stops the job, or with `null_keys="skip"` is left out.
+
+    Up to `max_rows_per_script` rows go in by one script, with their receipt; None: the whole epoch. Keys of receipts
+    begin with `receipts_prefix`. A server that does not answer for `timeout_s` is taken for gone, and asked again.
+    `name` is how staged work and receipts are found again, so keep it; by default it is made from the key.
     """
 
     mechanism = "write-ahead log, receipt in the same step of a script inside Redis"
@@ -47,7 +55,7 @@ class RedisSink(TransactionalWriteAheadSink):
         url: str,
         *,
         key: str,
-        type: str = "string",
+        type: Literal["string", "hash", "zset", "counter"] = "string",
         value: str | None = None,
         fields: Sequence[str] = (),
         field: str | None = None,
@@ -56,7 +64,7 @@ class RedisSink(TransactionalWriteAheadSink):
         by: str | None = None,
         deleted: str | None = None,
         ttl_s: float | None = None,
-        null_keys: str = "refuse",
+        null_keys: Literal["refuse", "skip"] = "refuse",
         max_rows_per_script: int | None = 5_000,
         receipts_prefix: str = DEFAULT_PREFIX,
         timeout_s: float = 30.0,
@@ -119,11 +127,12 @@ class RedisSink(TransactionalWriteAheadSink):
                         database=self._database(),
                         scratch=f"{key_of(self.receipts_prefix, '', self.name)}check",
                     )
-            except redis.RedisError as error:
-                raise TargetRefused(
-                    f"cannot use the Redis server at {self.address}: {type(error).__name__}: {error}",
-                    hint="check host, port, user and password, and that the server runs",
-                ) from error
+            except (redis.RedisError, NoServer) as error:
+                what = f"cannot use the Redis server at {self.address}: {type(error).__name__}: {error}"
+                if classify(error) is ErrorClass.RETRY and _BAD_CERTIFICATE not in str(error):
+                    hint = "check host and port, and that the server runs and takes writes"
+                    raise TargetUnavailable(what, hint=hint) from error
+                raise TargetRefused(what, hint="check user, password and certificates") from error
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. The script looks at them again, in the first step of an epoch on each server."""

@@ -7,6 +7,7 @@ nested values as JSON text. SQLite has no NaN: a row with one is refused.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.output_mode import refuse_output_mode
 from onceward.sinks.receipts import slots_to_send
+from onceward.sinks.spark_types import spark_type
 from onceward.sinks.sqlite import compatibility as sql
 from onceward.sinks.sqlite.encode import DoesNotFit, parameters, refused
 from onceward.sinks.sqlite.errors import as_told, classify
@@ -43,13 +45,16 @@ _OWN_TABLES = (
         PRIMARY KEY (job, generation, sink)) WITHOUT ROWID""",
 )
 
+log = logging.getLogger("onceward")
+
 
 class SQLiteSink(TransactionalWriteAheadSink):
-    """Exactly-once rows in a table of an SQLite file.
+    """Exactly-once rows in the table `table` of the SQLite file `path`.
 
     `mode="upsert"` needs `keys`; of several rows with one key the last in the slot stays, and null is a key like any
     other. A missing table is made from the stream's columns unless `create_table=False`. A database that another
-    process keeps locked for longer than `lock_timeout_s` raises, and the epoch is tried again.
+    process keeps locked for longer than `lock_timeout_s` raises, and the epoch is tried again. `name` is how staged
+    work and receipts are found again, so keep it; by default it is made from the table's.
     """
 
     mechanism = "write-ahead log, receipt in the same SQLite transaction"
@@ -139,7 +144,9 @@ class SQLiteSink(TransactionalWriteAheadSink):
         for field in schema:
             hint = refused(field.type)
             if hint is not None:
-                raise TargetRefused(f"column {field.name!r} ({field.type}) cannot be stored", hint=hint, sink=self.name)
+                raise TargetRefused(
+                    f"column {field.name!r} ({spark_type(field.type)}) cannot be stored", hint=hint, sink=self.name
+                )
 
     def _check_table(self, database: sqlite3.Connection, schema: pa.Schema) -> None:
         found = sql.describe(database, self.table)
@@ -151,6 +158,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         if not self.create_table:
             raise TargetRefused(f"there is no table {self.table!r} in {self.file.path}", hint=f"run: {statement};")
         database.execute(statement)
+        log.info("made the table %r in %s", self.table, self.file.path)
 
     # --- publish --------------------------------------------------------------------------------
 

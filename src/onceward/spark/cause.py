@@ -1,0 +1,32 @@
+"""What Python raised inside Spark, found in the text that Spark makes of it."""
+
+from __future__ import annotations
+
+import builtins
+
+from pyspark.errors import AnalysisException
+
+# Of what Spark says about a query before it runs. A path or a catalogue may only be away.
+_WRONG_QUERY = ("UNRESOLVED_", "AMBIGUOUS_", "DATATYPE_MISMATCH", "MISSING_", "PARSE_", "TABLE_OR_VIEW_NOT_FOUND")
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def python_cause(error: BaseException) -> str | None:
+    """The line of the exception that came last, such as `KeyError: 'app'`; None where no Python is to blame.
+
+    Spark has nothing but the text: all of a traceback, its own stack around it.
+    """
+    _, found, traceback = str(error).rpartition(_TRACEBACK)
+    lines = (line for line in traceback.splitlines() if line and not line[0].isspace())
+    return next(lines, None) if found else None
+
+
+def is_programming_error(error: BaseException) -> bool:
+    """Whether the job's own code is at fault whatever the data: a module that is missing, a name, a column."""
+    if isinstance(error, AnalysisException):
+        condition = error.getCondition() or ""
+        return condition.startswith(_WRONG_QUERY)
+    cause = (python_cause(error) or "").partition(":")[0]
+    kind = getattr(builtins, cause, None)
+    kind = kind if isinstance(kind, type) else type(error)
+    return issubclass(kind, (ModuleNotFoundError, NameError, SyntaxError))

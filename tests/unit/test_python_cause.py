@@ -1,0 +1,72 @@
+"""Which line of Spark's long text names what Python raised."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from onceward.spark.cause import is_programming_error, python_cause
+
+SPARK = "[STREAM_FAILED] Query [id = 1] terminated with exception: {python}\n\tat org.apache.spark.Some.method\n"
+
+
+class Analysed(AnalysisException):
+    """As it comes from the JVM."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__("a query that cannot be")
+        self._condition = condition
+
+    def getCondition(self) -> str:
+        return self._condition
+
+
+def raised(cause: Exception | None) -> str:
+    try:
+        try:
+            if cause is not None:
+                raise cause
+        finally:
+            raise KeyError("app")
+    except KeyError:
+        return traceback.format_exc()
+
+
+def in_spark(python: str) -> str | None:
+    return python_cause(RuntimeError(SPARK.format(python=python)))
+
+
+def test_it_is_the_line_of_the_exception() -> None:
+    assert in_spark(raised(None)) == "KeyError: 'app'"
+
+
+def test_of_a_chain_it_is_the_one_that_came_last() -> None:
+    assert in_spark(raised(ValueError("the first"))) == "KeyError: 'app'"
+
+
+def test_where_no_python_is_to_blame_there_is_none() -> None:
+    assert in_spark("java.io.IOException: no space left on device") is None
+    assert python_cause(RuntimeError()) is None
+
+
+def test_a_text_that_was_cut_off_names_nothing() -> None:
+    assert in_spark('Traceback (most recent call last):\n  File "job.py", line 1') is None
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ModuleNotFoundError("No module named 'nowhere'"), True),
+        (Analysed("UNRESOLVED_COLUMN.WITH_SUGGESTION"), True),
+        (Analysed("PATH_NOT_FOUND"), False),
+        (ImportError("libx.so: input/output error"), False),
+        (RuntimeError(SPARK.format(python="Traceback (most recent call last):\nModuleNotFoundError: nowhere")), True),
+        (RuntimeError(SPARK.format(python="Traceback (most recent call last):\nValueError: 'x' is no number")), False),
+        (RuntimeError(SPARK.format(python="Traceback (most recent call last):\nother.Error: away")), False),
+        (ConnectionError("the source is away"), False),
+    ],
+)
+def test_what_no_restart_mends(error: Exception, expected: bool) -> None:
+    assert is_programming_error(error) is expected
