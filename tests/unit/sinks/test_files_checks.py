@@ -88,6 +88,13 @@ def test_check_makes_the_folder_and_leaves_no_trace_in_it(tmp_path: Path) -> Non
     assert hidden(tmp_path / "new" / "out") == []
 
 
+def test_a_folder_of_sparks_own_file_sink_is_refused(tmp_path: Path) -> None:
+    """Readers that know Spark's list would not see our files."""
+    (tmp_path / "_spark_metadata").mkdir()
+    with pytest.raises(TargetRefused, match="_spark_metadata"):
+        FileSink(tmp_path).check(pa.schema([("id", pa.int64())]), output_mode="append")
+
+
 def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TargetRefused, match="cannot write"):

@@ -45,16 +45,21 @@ from onceward.sinks.files.layout import (
 )
 from onceward.sinks.files.publish import files_of, give_name, missing, publish, remove
 from onceward.sinks.files.writer import SlotTransaction, WriterSettings
+from onceward.sinks.spark_types import spark_type
 from onceward.storage import local_path, make_folders, sync_folder
+
+# The folder in which it lists what its readers shall see.
+_SPARKS_LIST = "_spark_metadata"
 
 
 class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
-    """Exactly-once files in a local or mounted folder.
+    """Exactly-once files in the folder `path`, on a local or mounted file system.
 
     `format` is parquet, jsonl or csv. `partition_by` columns become folders `column=value` and leave the files. A slot
     that has more than `max_rows_per_file` rows (exact) or `max_bytes_per_file` bytes (about) goes to several files.
     `compression` is snappy for Parquet, none for text, unless said otherwise. `options` go to
-    `pyarrow.parquet.ParquetWriter` or `pyarrow.csv.WriteOptions` as they are.
+    `pyarrow.parquet.ParquetWriter` or `pyarrow.csv.WriteOptions` as they are. `name` is how staged work is found again,
+    so keep it; by default it is made from the folder's.
     """
 
     receipts_are_output = True
@@ -118,6 +123,13 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
                 sink=self.name,
             )
         self._check_columns(schema)
+        if (self.path / _SPARKS_LIST).exists():
+            raise TargetRefused(
+                f"Spark's own file sink has written to {self.path}: Spark reads only what its {_SPARKS_LIST} lists",
+                hint=f"give another folder; or, when that query is stopped for good, remove {_SPARKS_LIST}: what it "
+                "wrote and did not commit becomes visible then",
+                sink=self.name,
+            )
         try:
             make_folders(self._hidden)
             sync_folder(self.path)
@@ -150,7 +162,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
                 )
             if not is_plain(schema.field(column).type):
                 raise TargetRefused(
-                    f"column {column!r} ({schema.field(column).type}) cannot name a folder",
+                    f"column {column!r} ({spark_type(schema.field(column).type)}) cannot name a folder",
                     hint="partition by text, whole numbers, decimals, booleans, dates or timestamps",
                     sink=self.name,
                 )
@@ -165,7 +177,9 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
             hint = FORMATS[self.format].refuse(field.type)
             if hint is not None:
                 raise TargetRefused(
-                    f"column {field.name!r} ({field.type}) does not fit {self.format}", hint=hint, sink=self.name
+                    f"column {field.name!r} ({spark_type(field.type)}) does not fit {self.format}",
+                    hint=hint,
+                    sink=self.name,
                 )
         try:
             empty = written.empty_table()
