@@ -8,6 +8,7 @@ PLAN = ("tests/protocol/test_recovery_plan.py",)
 IDENTITY = ("tests/protocol/test_scenarios_identity.py",)
 STARTS = ("tests/protocol/test_starts.py",)
 WENT_BACK = ("tests/protocol/test_target_went_back.py",)
+ADOPT = ("tests/protocol/test_adopt.py",)
 EXITS = ("tests/protocol/test_exits.py",)
 
 RULES = (
@@ -179,6 +180,46 @@ RULES = (
         old="adopted = record.adopted if record else decisions.decided()",
         new="adopted = record.adopted if record else -1",
         tests=IDENTITY,
+    ),
+    Mutant(
+        name="begun-by-a-plain-query",
+        rule="An epoch that a plain query has begun is not delivered without a word.",
+        file="recovery/plan.py",
+        old="    if not survey.is_identified and max(survey.planned, survey.decided) >= 0:\n",
+        new="    if not survey.is_identified and survey.decided >= 0:\n",
+        tests=IDENTITY,
+    ),
+    Mutant(
+        name="staged-under-a-lost-identity",
+        rule="What is staged under an identity that was lost is not abandoned.",
+        file="recovery/identify.py",
+        old="    if epochs:\n        raise CheckpointUnknown(",
+        new="    if False:\n        raise CheckpointUnknown(",
+        tests=ADOPT,
+    ),
+    Mutant(
+        name="plain-logs-are-not-repaired",
+        rule="A start that has no identity repairs nothing in the engine's logs.",
+        file="recovery/start.py",
+        old="else error from None\n        return\n",
+        new="else error from None\n",
+        tests=ADOPT,
+    ),
+    Mutant(
+        name="adopted-logs-are-synced",
+        rule="What a plain query has written is forced to the disk before it is relied on.",
+        file="admin/adopt.py",
+        old="    sync_adopted(context.decisions)\n",
+        new="",
+        tests=ADOPT,
+    ),
+    Mutant(
+        name="query-that-goes-on-is-noticed",
+        rule="A plain query that goes on while a person is asked keeps its checkpoint from being adopted.",
+        file="admin/adopt.py",
+        old="    if _stands_at(context.decisions) != (found.decided, planned, found.fingerprint):\n",
+        new="    if False:\n",
+        tests=ADOPT,
     ),
     Mutant(
         name="target-that-went-back-stops-the-start",

@@ -1,7 +1,12 @@
 """A checker that cannot fail proves nothing: every broken sink is caught, and the sound one it derives from is not."""
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from inspect import getmembers, isfunction
+from pathlib import Path
 
 import pytest
 from sink_cases import fake
@@ -159,3 +164,23 @@ def test_the_audit_judges_order_within_a_key_only() -> None:
 def test_the_audit_names_an_epoch_of_two_computations_or_attempts() -> None:
     assert audit([row(0), row(1, version="w")], range(2)).mixed == (0,)
     assert audit([row(0), row(1, attempt=2)], range(2)).mixed == (0,)
+
+
+def test_a_sink_that_fails_the_suite_is_told_what_was_expected_and_what_was_found(tmp_path: Path) -> None:
+    """As a user's pytest prints it, with nothing registered by hand."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_blind.py").write_text(
+        "from onceward.testing import FakeTwoPhaseSink, MemoryTarget\n"
+        "from onceward.testing.conformance import TwoPhaseConformance\n"
+        "class TestBlind(TwoPhaseConformance):\n"
+        "    target = MemoryTarget()\n"
+        "    def make_sink(self, name='blind'):\n"
+        "        return FakeTwoPhaseSink(self.target, name=name)\n"
+        "    def read_rows(self):\n"
+        "        return []\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "test_blind.py"]
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=alone)
+    assert done.returncode == 1
+    assert re.search(r"^E +assert \[\] == \[1, 3\]", done.stdout, re.MULTILINE), done.stdout[-2000:]

@@ -13,7 +13,8 @@ from onceward.epoch.takeover import settle_fates, take_over
 from onceward.errors import CheckpointRolledBack, DamagedFile, EpochLost, Fenced
 from onceward.identity import Fingerprint, RunId
 from onceward.journal import Fate, Register
-from onceward.testing import DiesAt, FakeTransactionalSink, FakeTwoPhaseSink, Faults, Harness, PausedAt
+from onceward.recovery import Accept
+from onceward.testing import Behaviour, DiesAt, FakeTransactionalSink, FakeTwoPhaseSink, Faults, Harness, PausedAt
 from onceward.testing.engine import COMMITS_ENTRY
 
 KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])
@@ -112,7 +113,7 @@ def test_a_driver_whose_epoch_was_finished_by_another_meanwhile_writes_no_manife
     plan(harness)
     coordinator, order = begun(context_of(harness))
     acks = stage(order, harness)
-    harness.drain()
+    harness.drain(Behaviour(accepted=frozenset({Accept.ADOPT})))
     with pytest.raises(Fenced):
         coordinator.pre_commit(order, acks)
     assert harness.storage.names("manifests") == []

@@ -162,6 +162,27 @@ class LockedOnce(FakeTwoPhaseSink):
         return RetryLater("locked", after_s=0.1) if self.commits == 2 else super().commit(handle)
 
 
+def test_a_delivery_that_is_repeated_is_an_outage_until_it_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="onceward")
+    harness = job(LockedOnce, ends=(4,))
+    harness.life(DiesAt("sink two-phase commit"))
+    seen: list[tuple[str, int, str, float]] = []
+
+    class Clock(ManualClock):
+        def pause(self, seconds: float) -> None:
+            outage = publisher.outage
+            assert outage is not None
+            seen.append((outage.sink, outage.epoch, outage.why, (outage.next_try - self.now()).total_seconds()))
+            super().pause(seconds)
+
+    publisher = publisher_of(harness, clock=Clock())
+    publisher.publish_decided()
+    assert seen == [("two-phase", 0, "locked", 0.1)]
+    assert publisher.outage is None
+    assert "locked; trying again in 0.1 s" in caplog.text
+    assert "sink 'two-phase' takes rows again" in caplog.text
+
+
 def test_one_slot_that_was_not_committed_keeps_the_whole_epoch_waiting() -> None:
     harness = job(LockedOnce)
     harness.drain()

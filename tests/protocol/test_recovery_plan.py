@@ -149,7 +149,8 @@ def test_s80_a_checkpoint_that_spark_has_decided_on_is_taken_over_only_if_that_i
     assert refusal(found) is CheckpointUnknown
     assert refusal(found, Accept.FRESH_START) is CheckpointUnknown
     assert refusal(found, Accept.ADOPT) is None
-    assert refusal(replace(survey(decided=-1), is_identified=False)) is None, "nothing is decided, nothing skipped"
+    assert refusal(replace(survey(decided=-1, planned=0), is_identified=False)) is CheckpointUnknown, "begun"
+    assert refusal(replace(survey(decided=-1, planned=-1), is_identified=False)) is None, "Spark has begun nothing"
 
 
 def test_s83_a_damaged_marker_matters_only_where_spark_runs_its_epoch_again() -> None:

@@ -203,11 +203,13 @@ def test_s44_onceward_comes_to_a_checkpoint_that_spark_has_used_alone() -> None:
     assert sorted(row["id"] for row in harness.subjects[0].read()) == list(range(8, 12))
 
 
-def test_a_plain_checkpoint_on_which_nothing_is_decided_needs_no_flag() -> None:
-    """A query that was planned and never got through: nothing can be skipped by taking it on."""
+def test_a_plain_checkpoint_on_which_an_epoch_was_begun_is_not_taken_on_without_a_word() -> None:
+    """Nothing can be skipped, but the target may have part of it."""
     harness = Harness(fake(FakeTwoPhaseSink), source=Source(ends=(4, 8)))
     Harness(fake(FakeTwoPhaseSink), source=harness.source, logs=harness.logs).life(DiesAt("log commit 0"))
-    harness.drain()
+    error = refused_with(harness, CheckpointUnknown)
+    assert "epoch 0, which was begun and not decided, may be in the target in part" in str(error)
+    harness.drain(accepting(Accept.ADOPT))
     assert harness.problems() == []
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from onceward.testing.simulate import Simulation, Story, Violation, simulate
 
-SCHEDULES = 20_000
+SCHEDULES = 10_000
 SOAK = 1_000_000
 PARTS = 8
 SLICE = 5_000

@@ -10,7 +10,19 @@ from onceward.contracts import Hooks
 from onceward.epoch import Coordinator, Publish
 from onceward.errors import Fenced
 from onceward.recovery import TakeOver, take_survey
-from onceward.testing import Behaviour, DiesAt, Failed, FakeTransactionalSink, FakeTwoPhaseSink, Finished, PausedAt
+from onceward.testing import (
+    Behaviour,
+    DiesAt,
+    Failed,
+    FakeTransactionalSink,
+    FakeTwoPhaseSink,
+    Finished,
+    Harness,
+    MemoryTarget,
+    PausedAt,
+    SinkUnderTest,
+    Source,
+)
 
 KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink])
 Kind = Callable[..., Any]
@@ -97,3 +109,23 @@ def test_the_barrier_of_a_published_epoch_that_runs_again_is_forced_to_the_disk(
     assert barrier is not None
     assert Coordinator(context, published={0: barrier.fingerprint}).begin(0) is None
     assert watched.first("log sync_barrier 0")
+
+
+def test_a_sink_that_joins_is_told_that_it_begins_in_mid_stream(caplog: pytest.LogCaptureFixture) -> None:
+    first = MemoryTarget()
+    harness = Harness(SinkUnderTest(FakeTwoPhaseSink(first, name="a"), lambda: first.rows), source=Source(ends=(4, 8)))
+    harness.life(until=0)
+    second = MemoryTarget()
+    both = [
+        SinkUnderTest(FakeTwoPhaseSink(target, name=name), lambda target=target: target.rows)
+        for name, target in (("a", first), ("b", second))
+    ]
+    caplog.set_level("WARNING", logger="onceward")
+    joined = Harness(*both, source=harness.source, storage=harness.storage, logs=harness.logs)
+    joined.drain()
+    (told,) = (record.getMessage() for record in caplog.records if "is new on this" in record.getMessage())
+    assert told.startswith("sink 'b' is new on this checkpoint: it gets rows from epoch 1 on, and none of those")
+    assert len(second.rows) == 4
+    caplog.clear()
+    joined.drain()
+    assert "is new" not in caplog.text

@@ -1,5 +1,6 @@
 """What a person does about a checkpoint: look at what waits, commit, abort, divert rows, resolve, publish again."""
 
+from onceward.admin.adopt import Adoption, adopt, consequences, propose_adoption
 from onceward.admin.in_doubt import InDoubt, Verdict, abort_by_hand, commit_by_hand, in_doubt
 from onceward.admin.poison import PoisonRow, divert_poison, find_poison
 from onceward.admin.reidentify import NewIdentity, propose_identity, write_identity
@@ -15,6 +16,7 @@ from onceward.admin.resolve import (
 from onceward.admin.strays import abort_strays, strays, to_abort, warn_of_strays
 
 __all__ = [
+    "Adoption",
     "InDoubt",
     "NewIdentity",
     "PoisonRow",
@@ -23,12 +25,15 @@ __all__ = [
     "Verdict",
     "abort_by_hand",
     "abort_strays",
+    "adopt",
     "commit_by_hand",
+    "consequences",
     "divert_poison",
     "find_poison",
     "in_doubt",
     "plan_replay",
     "propose_accept_loss",
+    "propose_adoption",
     "propose_epoch_is_published",
     "propose_identity",
     "propose_slot_is_in",

@@ -7,7 +7,7 @@ the `Publisher` sees that and publishes.
 
 from onceward.epoch.coordinator import Coordinator
 from onceward.epoch.decided import EpochSurvey, Publish, ReportLost, Settle, decided_step, survey_epoch
-from onceward.epoch.deliver import SinkDelivery, slot_values
+from onceward.epoch.deliver import Outage, SinkDelivery, slot_values
 from onceward.epoch.exits import contradiction, exits
 from onceward.epoch.in_doubt import InDoubtSummary, InDoubtTracker, age_of, since_of
 from onceward.epoch.limits import PublishLimits
@@ -28,6 +28,7 @@ __all__ = [
     "InDoubtSummary",
     "InDoubtTracker",
     "Missing",
+    "Outage",
     "PendingTransaction",
     "Publish",
     "PublishLimits",

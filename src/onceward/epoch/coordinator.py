@@ -120,7 +120,7 @@ class Coordinator:
     ) -> None:
         # The rows are out from here on: after a power loss it must be the same epoch that is delivered again.
         self._context.decisions.sync_barrier(assignment.epoch)
-        manifest = replace(self._manifest(assignment, acks), immediate=True)
+        manifest = replace(self._context.resolved.without(self._manifest(assignment, acks)), immediate=True)
         delivery = SinkDelivery(self._context, limits)
         try:
             for sink in sinks:

@@ -92,8 +92,8 @@ def decided_step(
     whole = [r for r in receipts if r.is_whole and (r.generation, r.epoch, r.fingerprint) == key]
     there = slots & {(r.sink, r.slot) for r in whole}
     if there == slots:
-        by_hand = f"; {left_out} were resolved by hand" if left_out else ""
-        return Settle(found.epoch, ("every slot has its receipt" if slots else "nothing to publish") + by_hand)
+        why = "every slot has its receipt" if slots else "nothing to publish"
+        return Settle(found.epoch, f"{why}; {left_out} were resolved by hand" if left_out else why)
     return Publish(found.epoch, slots=len(slots), receipts=len(there), left_out=left_out)
 
 

@@ -20,6 +20,7 @@ from onceward.identity import JobName
 from onceward.job.options import accepted_from
 from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, open_checkpoint
 from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.current import hooks_for_checkpoint
 from onceward.spark.leftovers import remove_leftovers
 from onceward.spark.query_id import put_back, recorded_query
 from onceward.storage import LocalStorage, local_path, make_folders, place_of, sync_folder
@@ -51,7 +52,7 @@ def open_job_checkpoint(
         directory_id=directory_id(folder),
         clock=SystemClock(),
         query=query,
-        hooks=hooks,
+        hooks=hooks_for_checkpoint(root, hooks),
         accepted=accepted_from(accept),
         limits=limits,
         on_plan=on_plan,

@@ -1,6 +1,7 @@
 """*Recover*: before every start, look at everything (survey), decide (plan, a pure function), do it (execute)."""
 
 from onceward.recovery.execute import Recovered, recover
+from onceward.recovery.identify import plain_context, read_identity, refuse_staged, sync_adopted
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
@@ -13,7 +14,13 @@ from onceward.recovery.plan import (
     describe,
     make_plan,
 )
-from onceward.recovery.start import Opened, inspect_checkpoint, look_at, open_checkpoint
+from onceward.recovery.start import (
+    Opened,
+    failures_as_target_unavailable,
+    inspect_checkpoint,
+    look_at,
+    open_checkpoint,
+)
 from onceward.recovery.survey import Survey, take_survey
 
 __all__ = [
@@ -29,10 +36,15 @@ __all__ = [
     "Survey",
     "TakeOver",
     "describe",
+    "failures_as_target_unavailable",
     "inspect_checkpoint",
     "look_at",
     "make_plan",
     "open_checkpoint",
+    "plain_context",
+    "read_identity",
     "recover",
+    "refuse_staged",
+    "sync_adopted",
     "take_survey",
 ]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onceward.contracts import Guarantee, Storage
+from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Storage
 from onceward.epoch import ReportLost, RunContext
 from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
     CheckpointRolledBack,
+    CheckpointUnknown,
     ConfigurationError,
     DamagedFile,
     Fenced,
     NewerFormat,
 )
-from onceward.identity import JobName, new_generation
+from onceward.identity import JobIdentity, JobName, new_generation, new_run
 from onceward.journal import IdentityFile, IdentityRecord, forget_settled
 from onceward.recovery.plan import Accept, AlreadyPublished, Plan, rolled_back
 from onceward.recovery.survey import Survey
@@ -34,6 +35,46 @@ def read_identity(storage: Storage) -> IdentityRecord | None:
             hint="restore it from a backup of the checkpoint; or run `onceward resolve identity FILE`, which finds out "
             "from the manifests, segments and receipts which generation this checkpoint is, and writes it down anew",
         ) from error
+
+
+def plain_context(
+    *, name: JobName, sinks: tuple[AnySink, ...], storage: Storage, decisions: DecisionLog, clock: Clock
+) -> RunContext:
+    """A checkpoint that has no identity of ours, as a start would take it over: what is decided counts as delivered."""
+    return RunContext(
+        job=JobIdentity(name, new_generation()),
+        run=new_run(),
+        sinks=sinks,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        storage=storage,
+        decisions=decisions,
+        clock=clock,
+        adopted=decisions.decided(),
+    )
+
+
+def has_begun(decisions: DecisionLog) -> bool:
+    """Whether the engine has planned or decided anything here."""
+    return max(decisions.planned(), decisions.decided()) >= 0
+
+
+def refuse_staged(context: RunContext) -> None:
+    """Without an identity nobody may publish what is staged here, and going on would remove it."""
+    epochs = sorted({*context.register.epochs(), *context.settled.epochs()})
+    if epochs:
+        raise CheckpointUnknown(
+            f"the checkpoint's identity.json is lost, and its folder onceward/ has epochs {epochs[0]} to {epochs[-1]}",
+            hint="restore it from a backup; or run `onceward resolve identity FILE`, which finds out from the "
+            "manifests, segments and receipts which generation this checkpoint is, and writes it down anew",
+        )
+
+
+def sync_adopted(decisions: DecisionLog) -> None:
+    """What an engine has written without us: from here on we rely on it."""
+    if (planned := decisions.planned()) >= 0:
+        decisions.sync_barrier(planned)
+    if (decided := decisions.decided()) >= 0:
+        decisions.sync_decision(decided)
 
 
 def refuse_unlike(
@@ -97,6 +138,8 @@ def identify(
     foreign = {r.generation for r in survey.receipts} - survey.known_generations
     agreed = survey.watermark
     if record is None:
+        if max(survey.planned, survey.decided) >= 0:
+            sync_adopted(context.decisions)
         wanted = IdentityRecord(
             0, context.job.name, context.job.generation, tuple(sorted(foreign)), context.adopted, directory_id, query
         )

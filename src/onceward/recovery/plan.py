@@ -127,16 +127,13 @@ def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan
         return Plan(refusals)
     steps: list[Step] = []
     for epoch in range(survey.watermark + 1, survey.decided + 1):
-        steps.append(_decided(survey, survey.epochs[epoch]))
+        found = survey.epochs[epoch]
+        steps.append(decided_step(found, survey.resolved, survey.generation, survey.sinks, survey.receipts))
     for epoch in sorted(epoch for epoch in survey.epochs if epoch > survey.decided):
         steps.append(_undecided(survey, survey.epochs[epoch]))
     if survey.orphans:
         steps.append(Reap(len(survey.orphans)))
     return Plan(tuple(steps), contradictions)
-
-
-def _decided(survey: Survey, found: EpochSurvey) -> Step:
-    return decided_step(found, survey.resolved, survey.generation, survey.sinks, survey.receipts)
 
 
 def _undecided(survey: Survey, found: EpochSurvey) -> Step:
@@ -199,7 +196,7 @@ def _unreadable_marker(why: str, epoch: int) -> DamagedFile:
 def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
     """Contradictions, each named once."""
     foreign = sorted({r.generation for r in survey.receipts if r.generation not in survey.known_generations})
-    if not survey.is_identified and survey.decided >= 0:
+    if not survey.is_identified and max(survey.planned, survey.decided) >= 0:
         yield _unknown(survey)
         # Taking the checkpoint over delivers nothing again that Spark has decided: only what is above that counts.
         above = {r.generation for r in survey.receipts if r.epoch > survey.decided}
@@ -245,16 +242,22 @@ def _rolled_back_under(survey: Survey, found: EpochSurvey) -> CheckpointRolledBa
 
 def _unknown(survey: Survey) -> CheckpointUnknown:
     """A checkpoint that only Spark knows. Receipts of this job tell that our folder was lost."""
+    begun = (
+        f"; epoch {survey.planned}, which was begun and not decided, may be in the target in part"
+        if survey.planned > survey.decided
+        else ""
+    )
     skipped = f"up to epoch {survey.decided}"
+    done = f"decided epochs {skipped}" if survey.decided >= 0 else "begun"
     newest: dict[str, int] = {}
     for receipt in survey.receipts:
         newest[receipt.sink] = max(receipt.epoch, newest.get(receipt.sink, -1))
     if not newest:
         return CheckpointUnknown(
-            f"Spark has decided epochs {skipped} on this checkpoint, and onceward has never run on it",
-            hint="to go on from here with onceward, start once with --accept adopt (in Python: accept='adopt'): the "
-            f"epochs {skipped} are left to whoever delivered them, and none of their rows is delivered by onceward; "
-            "else give the job an empty directory",
+            f"Spark has {done} on this checkpoint, and onceward has never run on it{begun}",
+            hint="`onceward adopt CHECKPOINT --job FILE` takes it over, and says what was delivered before. Or start "
+            "once with --accept adopt (in Python: accept='adopt'): decided epochs are left to whoever delivered them, "
+            "and one that was begun is delivered whole; else give the job an empty directory",
         )
     lacking = []
     for sink in sorted({*survey.sinks, *newest}):
@@ -267,9 +270,11 @@ def _unknown(survey: Survey) -> CheckpointUnknown:
         if lacking
         else f"every sink has receipts of epoch {survey.decided}, so that all of it was begun to be delivered"
     )
+    if survey.decided < 0:
+        told, done = "nothing of them is decided here", "begun"
     return CheckpointUnknown(
-        f"the targets have receipts of this job, and Spark has decided epochs {skipped} on this checkpoint, but its "
-        f"folder onceward/ was lost. {told}",
+        f"the targets have receipts of this job, and Spark has {done} on this checkpoint, but its folder onceward/ was "
+        f"lost. {told}{begun}",
         hint="restore the folder onceward/ from a backup: that loses nothing. Or start once with --accept adopt (in "
         f"Python: accept='adopt'): the job goes on above epoch {survey.decided}, and what is not delivered of the "
         f"epochs {skipped} never will be. Or remove the whole checkpoint and start with --accept fresh-start: every "

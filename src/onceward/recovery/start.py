@@ -14,6 +14,7 @@ from onceward.epoch import Coordinator, PendingTransaction, Publisher, PublishLi
 from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
+    CheckpointUnknown,
     ConfigurationError,
     Fenced,
     OncewardError,
@@ -32,7 +33,16 @@ from onceward.journal import (
     SettledLog,
 )
 from onceward.recovery.execute import recover
-from onceward.recovery.identify import identify, is_copy, read_identity, refuse_older_copy, refuse_unlike
+from onceward.recovery.identify import (
+    has_begun,
+    identify,
+    is_copy,
+    plain_context,
+    read_identity,
+    refuse_older_copy,
+    refuse_staged,
+    refuse_unlike,
+)
 from onceward.recovery.plan import Accept, Plan, Refuse, RepairLog, make_plan
 from onceward.recovery.repair import repair, repairs_needed
 from onceward.recovery.survey import Survey, take_survey
@@ -42,6 +52,7 @@ from onceward.recovery.targets import (
     refuse_moved_receipts,
     target_facts,
     warn_of_changed_targets,
+    warn_of_new_sinks,
 )
 
 
@@ -89,13 +100,14 @@ def open_checkpoint(
         hooks=hooks or Hooks(),
     )
     refuse_unlike(record, name, directory_id, accepted, query)
-    _put_logs_right(context, on_plan)
+    _put_logs_right(context, record, on_plan)
     known = frozenset(record.known) if record else frozenset[Generation]()
-    with _failures_as_target_unavailable():
+    with failures_as_target_unavailable():
         context = replace(context, receipts_at=receipts_places(context), target_facts=target_facts(context))
         refuse_moved_receipts(context)
         warn_of_changed_targets(context)
         markers = newest_markers(context)
+        warn_of_new_sinks(context, markers)
         survey = take_survey(context, known_generations=known, is_identified=record is not None)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
@@ -104,7 +116,7 @@ def open_checkpoint(
         refuse_older_copy(survey, plan)
     found, record = record, identify(context, survey, plan, record, directory_id, query)
     context = replace(context, job=record.identity, adopted=record.adopted)
-    with _failures_as_target_unavailable():
+    with failures_as_target_unavailable():
         is_as_surveyed = not _commit_survivors(context, markers, survey, limits) and record == found
         known, first = frozenset(record.known), survey if is_as_surveyed else None
         done = recover(context, first, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
@@ -123,7 +135,15 @@ def _commit_survivors(
     return held
 
 
-def _put_logs_right(context: RunContext, on_plan: Callable[[Plan], None]) -> None:
+def _put_logs_right(context: RunContext, record: IdentityRecord | None, on_plan: Callable[[Plan], None]) -> None:
+    """Only where they are ours: what a plain query did for an entry that is torn, nobody knows."""
+    if record is None:
+        try:
+            if context.adopted >= 0:
+                refuse_staged(context)
+        except CheckpointUnknown as error:
+            raise _just_opened() if read_identity(context.storage) is not None else error from None
+        return
     if repairs := repairs_needed(context):
         on_plan(Plan(tuple(RepairLog(one) for one in repairs)))
         repair(context, repairs)
@@ -151,19 +171,14 @@ def inspect_checkpoint(
 ) -> Plan:
     """The plan that the next start would carry out. Writes nothing. The job's name is needed on a checkpoint that has
     no identity yet."""
-    if name is not None and read_identity(storage) is None and decisions.decided() >= 0:
-        fresh = RunContext(
-            job=JobIdentity(name, new_generation()),
-            run=new_run(),
-            sinks=sinks,
-            guarantee=Guarantee.EXACTLY_ONCE,
-            storage=storage,
-            decisions=decisions,
-            clock=clock,
-            adopted=decisions.decided(),
-        )
-        with _failures_as_target_unavailable():
-            return make_plan(take_survey(fresh, known_generations=frozenset(), is_identified=False), accepted)
+    if name is not None and read_identity(storage) is None and has_begun(decisions):
+        plain = plain_context(name=name, sinks=sinks, storage=storage, decisions=decisions, clock=clock)
+        try:
+            refuse_staged(plain)
+        except CheckpointUnknown as error:
+            return Plan((Refuse(error),))
+        with failures_as_target_unavailable():
+            return make_plan(take_survey(plain, known_generations=frozenset(), is_identified=False), accepted)
     try:
         context, record = look_at(
             sinks=sinks, storage=storage, decisions=decisions, directory_id=directory_id, clock=clock, accepted=accepted
@@ -173,7 +188,7 @@ def inspect_checkpoint(
     if repairs := repairs_needed(context):
         return Plan(tuple(RepairLog(one) for one in repairs))
     try:
-        with _failures_as_target_unavailable():
+        with failures_as_target_unavailable():
             refuse_moved_receipts(replace(context, receipts_at=receipts_places(context)))
             keep = PublishLimits().keep_receipts
             markers = newest_markers(context)
@@ -200,9 +215,10 @@ def look_at(
     """
     record = read_identity(storage)
     if record is None:
-        raise ConfigurationError(
-            "no onceward job has run on this checkpoint", hint="give the directory that the job has as `checkpoint`"
-        )
+        hint = "give the directory that the job has as `checkpoint`"
+        if has_begun(decisions):
+            hint = "a plain Spark query has: `onceward adopt CHECKPOINT --job FILE` takes it over"
+        raise ConfigurationError("no onceward job has run on this checkpoint", hint=hint)
     refuse_unlike(record, record.job, directory_id, accepted)
     context = RunContext(
         job=record.identity,
@@ -225,7 +241,7 @@ def _settled_and_gone(adopted: int, storage: Storage) -> int:
 
 
 @contextmanager
-def _failures_as_target_unavailable() -> Iterator[None]:
+def failures_as_target_unavailable() -> Iterator[None]:
     """A target that does not answer, or does not let us look or abort: what it holds is unknown, so nothing starts."""
     try:
         yield

@@ -39,6 +39,21 @@ def warn_of_changed_targets(context: RunContext) -> None:
                 log.warning("sink %r: since epoch %d was staged the target has changed: %s", name, epoch, told)
 
 
+def warn_of_new_sinks(context: RunContext, markers: Sequence[Marker]) -> None:
+    """One that joins, or was renamed, begins in mid-stream."""
+    delivered = [marker.manifest for marker in markers if marker.manifest is not None]
+    if not delivered:
+        return
+    for sink in context.sinks:
+        if sink.name not in delivered[-1].sinks:
+            log.warning(
+                "sink %r is new on this checkpoint: it gets rows from epoch %d on, and none of those that were "
+                "delivered to the others before",
+                sink.name,
+                max(context.watermark(), context.decisions.decided()) + 1,
+            )
+
+
 def _waiting(context: RunContext) -> Iterator[tuple[int, SinkName, SinkEntry]]:
     """Each sink's part of every decided epoch that is not settled, without what a person has resolved."""
     waiting = range(context.watermark() + 1, context.decisions.decided() + 1)
