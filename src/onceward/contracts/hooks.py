@@ -17,8 +17,8 @@ class Hooks:
     """Callables of one argument, the epoch, on the driver.
 
     `on_begin` and `on_pre_commit` run before the decision: raising there fails the epoch, nothing becomes visible, and
-    it runs again after a restart. The others run after the fact and cannot change it: what they raise is warned about
-    and the epoch goes on.
+    it runs again after a restart. The others (`on_decision`, `on_publish` once every sink has it, `on_abort`) run after
+    the fact and cannot change it: what they raise is warned about and the epoch goes on.
     """
 
     on_begin: EpochHook = _nothing

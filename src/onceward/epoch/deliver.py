@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import assert_never
 
@@ -32,8 +34,19 @@ from onceward.epoch.run_context import RunContext, log
 from onceward.epoch.suspicion import Suspicion
 from onceward.epoch.watchdog import no_longer_than
 from onceward.errors import OncewardError, PublishFailed, attributed
+from onceward.identity import SinkName
 from onceward.journal import Manifest, SinkEntry, SlotEntry
 from onceward.wal import read_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A delivery that fails and is being repeated: why, and when it is tried again."""
+
+    sink: SinkName
+    epoch: int
+    why: str
+    next_try: datetime
 
 
 class SinkDelivery:
@@ -45,6 +58,7 @@ class SinkDelivery:
         self._context = context
         self._limits = limits or PublishLimits()
         self._gave_up = gave_up
+        self.outage: Outage | None = None
         self.in_doubt = InDoubtTracker(context)
         self.housekeeping = Housekeeping(context, self._limits, self.in_doubt, self.deliver)
 
@@ -77,6 +91,20 @@ class SinkDelivery:
         search: Callable[[], Sequence[RejectedRow]] = tuple,
     ) -> None:
         """Repeat one delivery with growing pauses until it is done, hopeless, or past the deadline."""
+        try:
+            self._repeat(attempt, sink, manifest, search)
+            if self.outage is not None:
+                log.info("epoch %d: sink %r takes rows again", manifest.epoch, sink.name)
+        finally:
+            self.outage = None
+
+    def _repeat(
+        self,
+        attempt: Callable[[], Outcome],
+        sink: AnySink,
+        manifest: Manifest,
+        search: Callable[[], Sequence[RejectedRow]],
+    ) -> None:
         clock, limits = self._context.clock, self._limits
         suspicion = Suspicion(search, epoch=manifest.epoch, sink=sink.name)
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
@@ -112,7 +140,9 @@ class SinkDelivery:
                     sink=sink.name,
                     hint="the epoch stays staged and is published first at the next start; check the target",
                 ) from cause
-            log.warning("epoch %d, sink %r: %s; trying again", manifest.epoch, sink.name, failure)
+            next_try = clock.now() + timedelta(seconds=after_s)
+            self.outage = Outage(sink.name, manifest.epoch, failure, next_try)
+            log.warning("epoch %d, sink %r: %s; trying again in %.1f s", manifest.epoch, sink.name, failure, after_s)
             clock.pause(after_s)
             backoff = min(backoff * 2, limits.max_backoff_s)
             if cause is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from onceward.epoch.decided import EpochSurvey, ReportLost, Settle, decided_step, survey_epoch
-from onceward.epoch.deliver import SinkDelivery
+from onceward.epoch.deliver import Outage, SinkDelivery
 from onceward.epoch.exits import contradiction, exits, refuse_moved, with_exits
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import PendingTransaction
@@ -40,6 +40,11 @@ class Publisher:
         self._limits = limits or PublishLimits()
         self._delivery = SinkDelivery(context, self._limits, gave_up=gave_up)
         self.in_doubt, self._housekeeping = self._delivery.in_doubt, self._delivery.housekeeping
+
+    @property
+    def outage(self) -> Outage | None:
+        """The delivery that is being repeated, if one is."""
+        return self._delivery.outage
 
     def publish_decided(self) -> int:
         """Publish and settle every decided epoch; the watermark afterwards."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from onceward.epoch.deliver import Outage
 from onceward.epoch.in_doubt import InDoubtSummary
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.publish import Publisher
@@ -62,6 +63,11 @@ class PublisherThread:
     def in_doubt(self) -> tuple[InDoubtSummary, ...]:
         """What waits in the targets, as the publisher last saw it."""
         return self._publisher.in_doubt.report()
+
+    @property
+    def outage(self) -> Outage | None:
+        """The delivery that is being repeated, if one is."""
+        return self._publisher.outage
 
     def raise_error(self) -> None:
         """Pass on why the publisher stopped, if it did."""

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from onceward.epoch import (
     EpochAssignment,
     InDoubtSummary,
+    Outage,
     PublisherThread,
     PublishLimits,
     SlotAck,
@@ -137,6 +138,11 @@ class Delivery:
     def publisher_error(self) -> BaseException | None:
         """Why the publisher gave up, if it did: the query should be stopped then."""
         return self._publisher.error
+
+    @property
+    def outage(self) -> Outage | None:
+        """The delivery that is being repeated, if one is."""
+        return self._publisher.outage
 
     def in_doubt(self) -> tuple[InDoubtSummary, ...]:
         """What waits in the targets, as the publisher last saw it."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceward.epoch import InDoubtSummary, RunContext
+from onceward.epoch import InDoubtSummary, Outage, RunContext
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
+from onceward.spark.cause import python_cause
 from onceward.spark.delivery import Delivery, StopRequested
 
 _LOOK_S = 0.5
@@ -25,7 +26,7 @@ class RunStatus:
 
     `in_doubt` counts, for each two-phase sink, the transactions that wait in its target, with the age of the oldest.
     The publisher looks now and then, and more often while a delivery fails. `error` is what ended the run, or will when
-    someone waits for it.
+    someone waits for it. `outage` is a delivery that fails and is being repeated.
     """
 
     name: str
@@ -35,6 +36,7 @@ class RunStatus:
     settled: int
     in_doubt: tuple[InDoubtSummary, ...] = ()
     error: str | None = None
+    outage: Outage | None = None
 
 
 class Run:
@@ -58,7 +60,13 @@ class Run:
             self._context.watermark(),
             self._delivery.in_doubt(),
             self._error(),
+            self._delivery.outage,
         )
+
+    def rows_per_s(self) -> float:
+        """How fast Spark read rows in the epoch that ended last."""
+        progress = self.query.lastProgress
+        return float(progress["processedRowsPerSecond"] or 0) if progress else 0.0
 
     def __repr__(self) -> str:
         """One line, for notebooks."""
@@ -73,7 +81,9 @@ class Run:
             return None
         if cause is None and not self.query.isActive:
             cause = self.query.exception()
-        return None if cause is None else _in_one_line(cause)
+        if cause is None:
+            return None
+        return python_cause(cause) or f"{type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the job has ended and everything decided is published; True if it has.
@@ -171,11 +181,3 @@ class Run:
         if isinstance(cause, StopRequested):
             return
         raise (cause or error) from error
-
-
-def _in_one_line(error: BaseException) -> str:
-    """Of what Python raised inside Spark, its last line; Spark repeats all of it, with its own stack around."""
-    _, is_traceback, traceback = str(error).partition("Traceback (most recent call last):")
-    if not is_traceback:
-        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    return next(line for line in traceback.splitlines() if line and not line[0].isspace())
