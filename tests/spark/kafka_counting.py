@@ -29,7 +29,7 @@ def pipeline(spark: SparkSession) -> DataFrame:
     source = KafkaSource(
         CONFIG["kafka"], topics="views", max_records_per_epoch=300, accept_loss=bool(CONFIG.get("accept_loss"))
     )
-    views = source.load(spark, CHECKPOINT)
+    views = source.load(spark)
     return views.selectExpr("CAST(value AS STRING) AS app").groupBy("app").count().withColumn("luck", F.rand())
 
 
@@ -50,5 +50,5 @@ job = Job(
     output_mode="update",
     trigger=CONFIG.get("trigger", "available-now"),
     small_epoch_rows=CONFIG.get("small", 0),
-    hooks=Hooks(on_publish=offsets_for_monitoring(CONFIG["kafka"], "counted-lag", CHECKPOINT)),
+    hooks=Hooks(on_publish=offsets_for_monitoring(CONFIG["kafka"], "counted-lag")),
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceward.connections.kafka import driver
-from onceward.errors import ConfigurationError, SourceDataLost
+from onceward.errors import ConfigurationError, DamagedFile, SourceDataLost
 from onceward.sources.brokers import Brokers
 from onceward.sources.positions import OffsetRange, Place, positions
 from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.current import current_checkpoint
 from onceward.storage import local_path
 
 if TYPE_CHECKING:
@@ -21,12 +23,14 @@ _SHOWN = 20
 
 
 class KafkaSource:
-    """Reads topics with Spark's connector, which must be on Spark's class path (`spark.jars.packages`).
+    """Reads topics of the brokers `servers` with Spark's connector. `onceward run` brings it; elsewhere it must be on
+    Spark's class path (`spark.jars.packages`).
 
     Name `topics`, or a `pattern` for topics that may come later; new partitions are found while running. A checkpoint
     goes on where it stopped, whatever the number of partitions or cores; `start` counts only without one. Records that
-    the brokers no longer have stop the job before Spark starts, with their ranges, unless `accept_loss`. `options` go
-    to the connector, `config` to our own client (librdkafka's names): give the security settings to both.
+    the brokers no longer have stop the job before Spark starts, with their ranges, unless `accept_loss`. An epoch has
+    at most `max_records_per_epoch` records; without it, all there are. `options` go to the connector, `config` to our
+    own client (librdkafka's names): give the security settings to both.
     """
 
     def __init__(
@@ -57,10 +61,12 @@ class KafkaSource:
     def load(self, spark: SparkSession, checkpoint: str | os.PathLike[str] | None = None) -> DataFrame:
         """The stream, with the connector's columns (`key`, `value`, `topic`, `partition`, `offset`, ...).
 
-        With the job's checkpoint, `SourceDataLost` is raised when records that were not read yet are gone.
+        `SourceDataLost` is raised when records that were not read yet are gone. Inside a job's pipeline its checkpoint
+        is known; a query of your own has to name it.
         """
-        if checkpoint is not None and not self.accept_loss:
-            self._refuse_lost(local_path(checkpoint))
+        root = local_path(checkpoint) if checkpoint is not None else current_checkpoint()
+        if root is not None and not self.accept_loss:
+            self._refuse_lost(root)
         wanted = {
             "kafka.bootstrap.servers": self.servers,
             # Aborted and open transactions are none of a reader's business.
@@ -88,11 +94,25 @@ class KafkaSource:
 
     def _resumed_and_kept(self, checkpoint: Path) -> tuple[dict[Place, int], dict[Place, OffsetRange]]:
         """Where a start would go on, and what the brokers have of these partitions, if anything."""
-        resumed = positions(checkpoint, SparkLogs(checkpoint).decided())
+        resumed = {
+            place: offset
+            for place, offset in positions(checkpoint, SparkLogs(checkpoint).decided()).items()
+            if self._reads(place[0])
+        }
         return resumed, (Brokers(self.servers, self._config).kept(resumed) if resumed else {})
 
+    def _reads(self, topic: str) -> bool:
+        """A job may read from other brokers, too. A pattern that only Java knows is taken to match."""
+        try:
+            return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
+        except re.error:
+            return True
+
     def _refuse_lost(self, checkpoint: Path) -> None:
-        resumed, kept = self._resumed_and_kept(checkpoint)
+        try:
+            resumed, kept = self._resumed_and_kept(checkpoint)
+        except DamagedFile:
+            return  # The start repairs it, or says what to do. Spark itself stops where data is lost.
         lost = [_why_lost(place, offset, kept.get(place)) for place, offset in sorted(resumed.items())]
         named = [why for why in lost if why]
         if named:
@@ -116,19 +136,26 @@ def _why_lost(place: Place, offset: int, kept: OffsetRange | None) -> str | None
 
 
 def offsets_for_monitoring(
-    servers: str, group: str, checkpoint: str | os.PathLike[str], *, config: Mapping[str, str] | None = None
+    servers: str,
+    group: str,
+    checkpoint: str | os.PathLike[str] | None = None,
+    *,
+    config: Mapping[str, str] | None = None,
 ) -> Callable[[int], None]:
-    """A hook for `Hooks(on_publish=…)`: the end of each settled epoch is committed to a consumer group.
+    """A hook for `Hooks(on_publish=…)`: the end of each settled epoch is committed to the consumer group `group`.
 
     Tools that watch lag see the job then, which with plain Spark they do not. **Never used for recovery**: a job goes
-    on where its checkpoint says, whatever stands in the group. The group must have no members of its own.
+    on where its checkpoint says, whatever stands in the group. The group must have no members of its own. `servers` are
+    the brokers, `config` settings of the client (librdkafka's names); `checkpoint` is that of the job whose hook it is.
     """
-    root = local_path(checkpoint)
+    given = local_path(checkpoint) if checkpoint is not None else None
     settings: dict[str, Any] = {**(config or {}), "bootstrap.servers": servers, "group.id": group}
     connected: list[Any] = []
 
     def commit(epoch: int) -> None:
-        kafka = driver("offsets_for_monitoring")
+        kafka, root = driver("offsets_for_monitoring"), given or current_checkpoint()
+        if root is None:
+            raise ConfigurationError("the checkpoint is not known here", hint="name it: offsets_for_monitoring(..., P)")
         ends = [kafka.TopicPartition(*place, offset) for place, offset in positions(root, epoch).items()]
         if not ends:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +29,13 @@ class OffsetRange:
 
 
 def positions(checkpoint: Path, epoch: int) -> dict[Place, int]:
-    """Where the epoch ends in every partition of every Kafka source; nothing where Spark has purged its entry."""
-    return {place: offset for line in SparkLogs(checkpoint).sources(epoch) for place, offset in _kafka_offsets(line)}
+    """Where the epoch ends in every partition of every Kafka source; nothing where Spark has purged its entry.
+
+    One that two sources read is left out: they may be different brokers, or at different places.
+    """
+    found = [pair for line in SparkLogs(checkpoint).sources(epoch) for pair in _kafka_offsets(line)]
+    times = Counter(place for place, _ in found)
+    return {place: offset for place, offset in found if times[place] == 1}
 
 
 def offset_ranges(checkpoint: Path, epoch: int) -> list[OffsetRange]:

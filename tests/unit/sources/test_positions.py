@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from onceward.sources import KafkaSource
 from onceward.sources.positions import OffsetRange, offset_ranges, positions, shown
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
@@ -38,3 +41,34 @@ def test_epochs_without_an_entry_have_no_offsets(tmp_path: Path) -> None:
     assert offset_ranges(tmp_path, 5) == []
     assert positions(tmp_path, -1) == {}
     assert shown({}) == ""
+
+
+def test_a_partition_that_two_sources_read_is_left_out(tmp_path: Path) -> None:
+    """They may be different brokers."""
+    entry(tmp_path, 0, '{"views":{"0":5,"1":7}}', '{"views":{"0":900}}')
+    assert positions(tmp_path, 0) == {("views", 1): 7}
+
+
+@pytest.mark.parametrize(
+    ("options", "looked_at"),
+    [({"topics": "views"}, {("views", 0)}), ({"pattern": "us.*"}, {("users", 0)}), ({"pattern": "(?<x"}, None)],
+    ids=["topics", "pattern", "Java's pattern"],
+)
+def test_a_source_looks_only_for_what_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], looked_at: set[tuple[str, int]] | None
+) -> None:
+    """The job reads from other brokers, too."""
+    entry(tmp_path, 0, '{"views":{"0":5}}', '{"users":{"0":9}}')
+    entry(tmp_path, 1, '{"views":{"0":5}}', '{"users":{"0":9}}')
+    asked: set[tuple[str, int]] = set()
+
+    class Nothing:
+        def __init__(self, *_: object) -> None: ...
+
+        def kept(self, places: dict[tuple[str, int], int]) -> dict[tuple[str, int], OffsetRange]:
+            asked.update(places)
+            return {}
+
+    monkeypatch.setattr("onceward.sources.kafka.Brokers", Nothing)
+    assert KafkaSource("localhost:9092", **options).lost(tmp_path) == []
+    assert asked == (looked_at or {("views", 0), ("users", 0)})
