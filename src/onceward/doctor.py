@@ -13,7 +13,7 @@ from onceward.errors import ConfigurationError, OncewardError
 from onceward.job import Job, chosen_sinks, inspect_job_checkpoint, workload_of
 from onceward.recovery import describe
 from onceward.spark.schema import check_sinks
-from onceward.spark.source import check_pipeline, check_retention
+from onceward.spark.source import check_retention
 from onceward.storage import local_path
 
 _LITTLE_DISK = 1 << 30
@@ -28,7 +28,7 @@ def examine(job: Job, spark: SparkSession) -> Iterator[Finding]:
     except OncewardError as error:
         yield _wrong("Spark's log", error)
     try:
-        frame = check_pipeline(job.pipeline(spark), Guarantee(job.guarantee))
+        frame = job.stream(spark)
     except OncewardError as error:
         yield _wrong("pipeline", error)
         return
@@ -50,7 +50,7 @@ def examine(job: Job, spark: SparkSession) -> Iterator[Finding]:
             continue
         chosen.append(chosen_sink)
         yield Finding(about, Severity.OK, f"{chosen_sink.guarantee.value} by {chosen_sink.mechanism}")
-        for found in chosen_sink.diagnose(workload_of(job, spark)):
+        for found in chosen_sink.diagnose(workload_of(job, frame)):
             yield Finding(f"{about}: {found.about}", found.severity, found.detail, found.fix)
     if len(chosen) == len(job.sinks):
         yield from _checkpoint(job, tuple(chosen))
@@ -68,7 +68,7 @@ def _disk(job: Job) -> Iterator[Finding]:
 
 def _checkpoint(job: Job, sinks: tuple[AnySink, ...]) -> Iterator[Finding]:
     try:
-        plan = inspect_job_checkpoint(job.checkpoint, sinks, frozenset())
+        plan = inspect_job_checkpoint(job.checkpoint, sinks, frozenset(), job.name)
     except ConfigurationError:
         yield Finding("checkpoint", Severity.OK, "new: this will be the job's first start")
         return

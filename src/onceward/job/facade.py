@@ -24,6 +24,9 @@ from onceward.errors import ConfigurationError
 from onceward.identity import checked_name
 from onceward.job.checkpoint import open_job_checkpoint
 from onceward.job.options import OUTPUT_MODES, check_together, checked_guarantee, chosen_sinks
+from onceward.recovery import Plan, describe
+from onceward.spark.current import for_checkpoint
+from onceward.spark.defaults import most_tasks, query_defaults
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.held import Hold, hold
 from onceward.spark.options import refuse_async_progress, trigger_arguments
@@ -43,8 +46,18 @@ GuaranteeName = Literal["exactly-once", "at-least-once", "at-most-once"]
 class Job:
     """One stream and where it goes. Constructing it checks the options; nothing is opened or written.
 
-    `pipeline` is called again on every start. `trigger` is an interval ("10 seconds"), "available-now", or None for as
-    fast as possible. `options` go to Spark's `writeStream`.
+    `name` tells this job's receipts from those of others, for good. `checkpoint` is a directory of its own, for Spark
+    and for onceward. `pipeline` takes a session and returns the stream; it is called again on every start. All `sinks`
+    get every epoch, by one decision. `output_mode` is Spark's: append, update or complete. `trigger` is an interval
+    ("10 seconds"), "available-now", or None for as fast as possible. `guarantee` is exactly-once, at-least-once or
+    at-most-once; a job whose sinks cannot give it is refused.
+
+    Staging runs ahead of publishing by at most `max_unpublished_epochs`. A target that takes nothing for
+    `publish_deadline_s` ends the job, and what is decided is published at the next start. An epoch that takes longer
+    than `epoch_timeout_s` is aborted; None: it may. One of up to `small_epoch_rows` rows is staged by the driver
+    itself, which is faster. `keep_published` ("24 hours", or a number of epochs) keeps what write-ahead sinks have
+    published, so that `onceward replay` can send it again to a target that was restored. `hooks` are called at each
+    step of an epoch. `options` go to Spark's `writeStream`.
     """
 
     name: str
@@ -104,14 +117,18 @@ class Job:
             held.release()
             raise
 
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """What the pipeline makes: a stream over sources that can be read again, or a `ConfigurationError`."""
+        pipeline = for_checkpoint(local_path(self.checkpoint), self.pipeline)
+        return check_pipeline(pipeline(spark), Guarantee(self.guarantee))
+
     def _started(self, spark: SparkSession, accept: str | Iterable[str], watchdog: Watchdog, held: Hold) -> Run:
         guarantee = Guarantee(self.guarantee)
         check_retention(spark, self.max_unpublished_epochs)
-        frame = check_pipeline(self.pipeline(spark), guarantee)
+        root, frame = local_path(self.checkpoint), self.stream(spark)
         sinks = chosen_sinks(self.sinks, guarantee, watchdog)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
-        _warn(sinks, workload_of(self, spark))
-        root = local_path(self.checkpoint)
+        _warn(sinks, workload_of(self, frame))
         opened = open_job_checkpoint(
             name=self.name,
             checkpoint=root,
@@ -120,6 +137,7 @@ class Job:
             hooks=self.hooks,
             accept=accept,
             limits=self._limits.publish,
+            on_plan=_log_plan,
         )
         delivery = Delivery(
             opened,
@@ -141,7 +159,8 @@ class Job:
             writer = writer.trigger(**trigger_arguments(self.trigger))  # type: ignore[arg-type]
         wait_for_name(spark, self.name)
         try:
-            query = writer.start()
+            with query_defaults(frame, root):
+                query = writer.start()
         except BaseException:
             delivery.close(timeout_s=0)
             raise
@@ -178,8 +197,10 @@ def foreach_batch(
 ) -> Delivery:
     """For a query of your own: recovers at once, then give the result to `writeStream.foreachBatch`.
 
-    `checkpoint` must be the query's `checkpointLocation`. Call `close()` on it after the query has ended: that
-    publishes the last epochs. Make a new one for every start.
+    `checkpoint` must be the query's `checkpointLocation`, and `output_mode` the query's. Call `close()` on it after the
+    query has ended: that publishes the last epochs. Make a new one for every start. `accept` names consequences that
+    are accepted for this start: fresh-start, copy, rollback or adopt. `name`, `sinks`, `guarantee`,
+    `max_unpublished_epochs`, `publish_deadline_s`, `keep_published` and `hooks` are as for a `Job`.
     """
     checked_name("job", name)
     wanted, root = checked_guarantee(guarantee), local_path(checkpoint)
@@ -208,10 +229,14 @@ def foreach_batch(
     return delivery
 
 
-def workload_of(job: Job, spark: SparkSession) -> Workload:
+def workload_of(job: Job, frame: DataFrame) -> Workload:
     """What the job will ask of its sinks, as far as it can be known before the first epoch."""
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    return Workload(max(partitions, spark.sparkContext.defaultParallelism), job.max_unpublished_epochs)
+    return Workload(most_tasks(frame, local_path(job.checkpoint)), job.max_unpublished_epochs)
+
+
+def _log_plan(plan: Plan) -> None:
+    for step in plan.steps:
+        log.info("recovery: %s", describe(step))
 
 
 def _warn(sinks: Sequence[AnySink], workload: Workload) -> None:

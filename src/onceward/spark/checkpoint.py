@@ -68,6 +68,14 @@ class SparkLogs:
         lines = self._entry("offsets", epoch) if epoch >= 0 else None
         return [] if lines is None else lines[2:]
 
+    def shuffle_partitions(self) -> int | None:
+        """How many the newest epoch has, and every one after it; None where there is none, or it cannot be read."""
+        with contextlib.suppress(DamagedFile, ValueError):
+            newest = self.planned()
+            if (lines := self._entry("offsets", newest)) is not None:
+                return int(self._metadata(newest, lines).get("conf", {}).get(_SHUFFLE_PARTITIONS) or 0) or None
+        return None
+
     def is_engine_made(self, epoch: int) -> bool:
         """Same source positions as the epoch before, but another number of state partitions.
 
@@ -158,7 +166,7 @@ class SparkLogs:
     def _numbers(self, log: str) -> list[int]:
         try:
             return [int(path.name) for path in (self.root / log).iterdir() if path.name.isdigit()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def _highest(self, log: str) -> int:
