@@ -14,14 +14,11 @@ from onceward.sinks import KafkaSink, PostgresSink, RedisSink
 from onceward.sources import KafkaSource, offsets_for_monitoring
 
 BROKERS = os.environ.get("KAFKA", "localhost:9092")
-CHECKPOINT = os.environ.get("CHECKPOINT", "checkpoints/app-pv")
 
 
 def page_views(spark: SparkSession) -> DataFrame:
     """The number of views of each app so far, for the apps that an epoch brings views of."""
-    # Each task of a stateful epoch costs a file or two, and Spark's 200 would take minutes for ten apps on one machine.
-    spark.conf.set("spark.sql.shuffle.partitions", os.environ.get("TASKS", "2"))
-    views = KafkaSource(BROKERS, topics="views").load(spark, CHECKPOINT)
+    views = KafkaSource(BROKERS, topics="views").load(spark)
     return views.selectExpr("CAST(value AS STRING) AS app").groupBy("app").count()
 
 
@@ -37,12 +34,12 @@ def targets() -> list[Sink]:
 
 job = Job(
     name="app-pv",
-    checkpoint=CHECKPOINT,
+    checkpoint=os.environ.get("CHECKPOINT", "checkpoints/app-pv"),
     pipeline=page_views,
     sinks=targets(),
     output_mode="update",
     trigger=os.environ.get("TRIGGER", "1 second"),
-    hooks=Hooks(on_publish=offsets_for_monitoring(BROKERS, "app-pv", CHECKPOINT)),
+    hooks=Hooks(on_publish=offsets_for_monitoring(BROKERS, "app-pv")),
 )
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def start(
     **config: object,
 ) -> subprocess.Popen[bytes]:
     """A driver in a session of its own. Its output goes to a file in the work folder."""
-    command = list(arguments) or ["-c", _COMMAND, "run", str(DRIVER), "--json"]
+    command = list(arguments) or ["-c", _COMMAND, "run", str(DRIVER), "--json", "--spark-log"]
     number = len(list(workspace.work.glob("driver-*.log")))
     log = workspace.work / f"driver-{number}.log"
     with log.open("wb") as output:

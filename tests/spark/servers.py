@@ -14,7 +14,7 @@ from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer
 from .workspace import SparkWorkspace
 
 DRIVER = Path(__file__).with_name("servers_driver.py")
-COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(DRIVER), "--json"]
+COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(DRIVER), "--json", "--spark-log"]
 
 
 class Tables:

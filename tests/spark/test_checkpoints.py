@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -20,7 +23,8 @@ from onceward.errors import (
 )
 from onceward.spark.leftovers import remove_leftovers
 
-from .workspace import ROWS, SparkWorkspace, expect_exactly_once
+from .processes import environment
+from .workspace import ROWS, SparkWorkspace, expect_exactly_once, python
 
 
 def test_a_checkpoint_spelled_differently_is_the_same_checkpoint(
@@ -182,6 +186,51 @@ def test_a_pipeline_that_was_delivered_otherwise_before_is_taken_on(
     workspace.job().run(spark, accept="adopt")
     expect_exactly_once([*({"id": i} for i in own), *workspace.in_table()], workspace.ids())
     expect_exactly_once([*({"id": i} for i in own), *workspace.in_files()], workspace.ids())
+
+
+def onceward(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [python(), "-m", "onceward", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment({}))
+
+
+@pytest.mark.parametrize("in_flight", ["deliver", "skip"])
+def test_a_checkpoint_is_adopted_by_the_command_with_an_epoch_in_flight(
+    workspace: SparkWorkspace, spark: SparkSession, in_flight: str
+) -> None:
+    """The plain query died in its second epoch, of which half was written. The state is Spark's, and goes on."""
+    workspace.add_files(1)
+    delivered: list[int] = []
+
+    def plain(batch: Any, epoch: int) -> None:
+        rows = [row.id for row in batch.collect()]
+        delivered.extend(rows[: len(rows) // 2] if epoch else rows)
+        if epoch:
+            raise RuntimeError("killed")
+
+    for _ in range(2):
+        writer = workspace.lucky(spark).writeStream.option("checkpointLocation", str(workspace.checkpoint))
+        query = writer.trigger(availableNow=True).foreachBatch(plain).start()
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination()
+        workspace.add_files(1)
+    file = workspace.work / "job.py"
+    file.write_text(
+        "from onceward import Job\nfrom onceward.sinks import FileSink, SQLiteSink\n"
+        f"job = Job(name='tested', checkpoint={str(workspace.checkpoint)!r}, pipeline=lambda spark: None, sinks=["
+        f"FileSink({str(workspace.files)!r}), SQLiteSink({str(workspace.database)!r}, table='t')])\n"
+    )
+    adopt = ("adopt", workspace.checkpoint, "--job", file, "--yes", "--because", "we move")
+    assert "nobody has said what becomes of it" in onceward(*adopt).stderr.replace("\n", " ")
+    shown = onceward(*adopt, "--in-flight", in_flight)
+    assert shown.returncode == 0, shown.stderr
+    assert "has decided the epochs up to 0 here" in shown.stderr
+    assert "epoch 1 was begun" in shown.stderr
+    workspace.job().run(spark)
+    assert set(delivered[:ROWS]) == set(range(ROWS))
+    assert set(delivered[ROWS:]) < set(range(ROWS, 2 * ROWS))
+    expected = list(range(2 * ROWS if in_flight == "skip" else ROWS, 3 * ROWS))
+    assert sorted(row["id"] for row in workspace.in_table()) == expected
+    assert sorted(row["id"] for row in workspace.in_files()) == expected
 
 
 def test_a_moved_checkpoint_is_still_the_same(workspace: SparkWorkspace, spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from .workspace import PATIENCE_S, SparkWorkspace, python, wait_until
 pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "app_pv"
-COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(EXAMPLE / "job.py")]
+COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(EXAMPLE / "job.py"), "--spark-log"]
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from .workspace import SparkWorkspace, wait_until
 
 pytestmark = pytest.mark.cluster
 JOB = Path(__file__).with_name("kafka_counting.py")
-COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(JOB), "--json"]
+COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(JOB), "--json", "--spark-log"]
 APPS = [f"app{number}" for number in range(10)]
 
 

@@ -7,12 +7,13 @@ import pytest
 from onceward import Job, foreach_batch
 from onceward.contracts import Guarantee
 from onceward.job.options import OUTPUT_MODES
-from onceward.sinks import FileSink, KafkaSink, MySQLSink, PostgresSink, SQLiteSink
+from onceward.sinks import FileSink, KafkaSink, MySQLSink, PostgresSink, RedisSink, SQLiteSink
 from onceward.sinks.files.formats import FORMATS
 from onceward.sinks.kafka import client
 from onceward.sinks.kafka import options as kafka
 from onceward.sinks.mysql import options as mysql
 from onceward.sinks.postgres import options as postgres
+from onceward.sinks.redis import options as redis
 
 OFFERED = [
     (Job, "output_mode", OUTPUT_MODES),
@@ -23,6 +24,9 @@ OFFERED = [
     (MySQLSink.__init__, "mode", mysql.MODES),
     (SQLiteSink.__init__, "mode", ("append", "upsert")),
     (FileSink.__init__, "format", FORMATS),
+    (MySQLSink.__init__, "non_finite", mysql._CHOICES["non_finite"]),
+    (MySQLSink.__init__, "before_triggers", mysql._CHOICES["before_triggers"]),
+    (RedisSink.__init__, "type", redis.TYPES),
     (KafkaSink.__init__, "compression", kafka._COMPRESSIONS),
     (KafkaSink.__init__, "producer", client.PRODUCERS),
 ]

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from onceward.cli.load import file_of, load_job
-from onceward.cli.session import spark_session
+from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import out, show_json
 from onceward.contracts import Severity
 
@@ -28,14 +28,15 @@ def doctor(
     job = load_job(target)
     from onceward.doctor import examine
 
-    spark = spark_session(f"doctor of {job.name}", job_file=file_of(target))
     found = []
-    for finding in examine(job, spark):
-        found.append(finding)
-        if not json:
-            out.print(f"{_SIGNS[finding.severity]} [bold]{escape(finding.about)}[/]: {escape(finding.detail)}")
-            if finding.fix:
-                out.print(f"           [cyan]fix[/]: {escape(finding.fix)}")
+    with spark_log(job.name) as log_file:
+        spark = spark_session(f"doctor of {job.name}", job_file=file_of(target), log_file=log_file)
+        for finding in examine(job, spark):
+            found.append(finding)
+            if not json:
+                out.print(f"{_SIGNS[finding.severity]} [bold]{escape(finding.about)}[/]: {escape(finding.detail)}")
+                if finding.fix:
+                    out.print(f"           [cyan]fix[/]: {escape(finding.fix)}")
     if json:
         show_json([{"about": f.about, "severity": f.severity.value, "detail": f.detail, "fix": f.fix} for f in found])
     if any(finding.severity is Severity.ERROR for finding in found):

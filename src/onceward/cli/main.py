@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from onceward import __version__
+from onceward.cli.adopt import adopt
 from onceward.cli.demo import demo
 from onceward.cli.doctor import doctor
+from onceward.cli.init import init
 from onceward.cli.poison import poison
 from onceward.cli.recover import recover
 from onceward.cli.replay import replay
@@ -23,8 +25,9 @@ from onceward.cli.show import out, show_error
 from onceward.cli.status import status
 from onceward.cli.transactions import transactions
 from onceward.errors import OncewardError
+from onceward.spark.cause import is_programming_error
 
-MAY_BE_RESTARTED = 3
+USAGE, MAY_BE_RESTARTED = 2, 3
 
 app = typer.Typer(
     name="onceward",
@@ -52,7 +55,7 @@ def root(
     """Exactly-once delivery from Spark Structured Streaming to systems outside Spark."""
 
 
-for command in (run, status, doctor, recover, replay, rewind, demo):
+for command in (init, run, status, doctor, adopt, recover, replay, rewind, demo):
     app.command()(command)
 app.add_typer(transactions, name="transactions")
 app.add_typer(poison, name="poison")
@@ -71,5 +74,6 @@ def main() -> None:
         sys.exit(130)
     except Exception as error:
         # Spark's own failures (a lost executor, a source that is down) are worth another start.
-        show_error(error, as_json=as_json, exit_code=MAY_BE_RESTARTED)
-        sys.exit(MAY_BE_RESTARTED)
+        exit_code = USAGE if is_programming_error(error) else MAY_BE_RESTARTED
+        show_error(error, as_json=as_json, exit_code=exit_code)
+        sys.exit(exit_code)

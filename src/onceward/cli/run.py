@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from onceward.cli.load import file_of, load_job
-from onceward.cli.session import spark_session
+from onceward.cli.progress import Progress, log_to_console
+from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import err, show_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from onceward.job import Job
+    from onceward.spark.run import RunStatus
 
 _LOOK_S = 0.5
 
@@ -29,29 +37,48 @@ def run(
     packages: Annotated[
         str | None, typer.Option(help="Jars that the job needs, as Maven coordinates with commas between them.")
     ] = None,
+    spark_log_shown: Annotated[
+        bool, typer.Option("--spark-log", help="Show what Spark logs, too; else it is kept in a file until the end.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a job until it ends; Ctrl-C or SIGTERM finish the running epoch first."""
     job = load_job(target)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    spark = spark_session(job.name, job_file=file_of(target), master=master, settings=conf or (), packages=packages)
-    started = job.start(spark, accept=accept or ())
+    log_to_console(quiet=json)
+    with spark_log(job.name, shown=spark_log_shown) as log_file:
+        if not json:
+            err.print(f"starting Spark for {escape(job.name)} ...")
+        spark = spark_session(
+            job.name,
+            job_file=file_of(target),
+            master=master,
+            settings=conf or (),
+            packages=packages,
+            log_file=log_file,
+        )
+        final = _run(job, spark, accept or (), quiet=json)
+    if json:
+        show_json(final)
+    else:
+        err.print(f"[green]done[/] {escape(job.name)}: published up to epoch {final.settled}")
 
+
+def _run(job: Job, spark: SparkSession, accept: Sequence[str], *, quiet: bool) -> RunStatus:
+    """Until it ends, or somebody ends it."""
+    started = job.start(spark, accept=accept)
     # Only noted, not raised: an exception in the middle of a call to Spark would be logged with its traceback.
     told_to_stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: told_to_stop.set())
-    if not json:
-        err.print(f"[green]running[/] {job.name}: Ctrl-C finishes the running epoch and stops")
-    while not started.await_termination(timeout_s=_LOOK_S):
-        if told_to_stop.is_set():
-            if not json:
-                err.print("stopping after the running epoch ...")
-            started.stop()
-            break
-    final = started.status()
-    if json:
-        show_json(final)
-    else:
-        err.print(f"[green]done[/] {job.name}: settled up to epoch {final.settled}")
+    if not quiet:
+        sinks = escape(", ".join(str(sink.name) for sink in job.sinks))
+        err.print(f"[green]running[/] {escape(job.name)} into {sinks}: Ctrl-C finishes the running epoch and stops")
+    with Progress(quiet=quiet) as progress:
+        while not started.await_termination(timeout_s=_LOOK_S):
+            progress.show(started)
+            if told_to_stop.is_set():
+                if not quiet:
+                    err.print("stopping after the running epoch ...")
+                started.stop()
+                break
+    return started.status()

@@ -1,19 +1,29 @@
-"""The Spark session of a command."""
+"""The Spark session of a command: its settings, its jars, and where the JVM's own words go."""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceward.errors import ConfigurationError
+from rich.markup import escape
+
+from onceward.cli.show import err
+from onceward.errors import ConfigurationError, OncewardError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MODULES = "spark.executorEnv.PYTHONPATH"
+_PACKAGES = "spark.jars.packages"
+_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_STDERR = 2
 
 
 def spark_session(
@@ -23,19 +33,101 @@ def spark_session(
     master: str | None = None,
     settings: Sequence[str] = (),
     packages: str | None = None,
+    log_file: int | None = None,
 ) -> SparkSession:
-    """With these settings, given as NAME=VALUE. Modules beside the job's file are found by the executors, too."""
+    """With these settings, given as NAME=VALUE. Modules beside the job's file are found by the executors, too, and a
+    job that reads from Kafka gets Spark's connector."""
     given = dict(_setting(one) for one in settings)
     if packages is not None:
-        given["spark.jars.packages"] = packages
+        given[_PACKAGES] = packages
     if master is not None:
         given["spark.master"] = master
     if job_file is not None:
         given.setdefault(_MODULES, str(job_file.resolve().parent))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark import __version__ as spark_version
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.appName(name).config(map={**given}).getOrCreate()
+    if job_file is not None and reads_kafka(job_file) and not _has_connector(given):
+        given[_PACKAGES] = f"{_CONNECTOR}:{spark_version}"
+    with _stderr_into(log_file):
+        return SparkSession.builder.appName(name).config(map={**given}).getOrCreate()
+
+
+@contextmanager
+def spark_log(name: str, *, shown: bool = False) -> Iterator[int | None]:
+    """A file for what the JVM prints, unless that is to be shown: one for each job, begun anew at each start. It is
+    named where something fails that is none of ours to explain."""
+    if shown:
+        yield None
+        return
+    path = _log_path(name)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, mode=0o600)
+    try:
+        yield handle
+    except OncewardError:
+        raise
+    except Exception:
+        err.print(f"[dim]Spark's own log is in {escape(str(path))}[/]")
+        raise
+    finally:
+        os.close(handle)
+
+
+def _log_path(name: str) -> Path:
+    """Where only this user writes, or a place of its own where there is no such folder."""
+    file = f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}.spark.log"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onceward"
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (cache / file).touch(mode=0o600)
+    except (OSError, RuntimeError):
+        return Path(tempfile.mkdtemp(prefix="onceward-")) / file
+    return cache / file
+
+
+@contextmanager
+def _stderr_into(file: int | None) -> Iterator[None]:
+    """Java takes over what is standard error when it is started, and keeps it."""
+    if file is None:
+        yield
+        return
+    kept = os.dup(_STDERR)
+    os.dup2(file, _STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
+
+
+def reads_kafka(job_file: Path) -> bool:
+    """Whether the file names `KafkaSource`, or `.format("kafka")` for a reader. What it imports is not looked at."""
+    with suppress(OSError, SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(job_file.read_bytes())):
+            match node:
+                case ast.Name(id="KafkaSource") | ast.Attribute(attr="KafkaSource"):
+                    return True
+                case ast.Call(func=ast.Attribute(value=whose, attr="format"), args=[ast.Constant(value="kafka")]):
+                    if "writeStream" not in ast.dump(whose) and not isinstance(whose, ast.Constant):
+                        return True
+    return False
+
+
+def _has_connector(given: Mapping[str, str]) -> bool:
+    """Whether someone has seen to it: it lies among Spark's own jars, or jars or packages are named anywhere. Ours
+    would take the place of those."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = Path(_find_spark_home())
+    if any((home / "jars").glob("spark-sql-kafka*.jar")):
+        return True
+    settings, arguments = {*given}, os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
+    settings |= {argument.partition("=")[0] for argument in arguments}
+    with suppress(OSError):
+        defaults = Path(os.environ.get("SPARK_CONF_DIR", home / "conf")) / "spark-defaults.conf"
+        settings |= {re.split(r"[\s=]", line.strip())[0] for line in defaults.read_text().splitlines()}
+    return bool(settings & {"spark.jars", _PACKAGES, "spark.driver.extraClassPath", "--packages", "--jars"})
 
 
 def _setting(text: str) -> tuple[str, str]:

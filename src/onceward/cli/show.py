@@ -11,9 +11,19 @@ from rich.console import Console
 from rich.markup import escape
 
 from onceward.errors import OncewardError
+from onceward.spark.cause import python_cause
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class _Diagnostics(Console):
+    """Standard error. Whoever no longer reads it does not end a job that runs."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+# Names such as `kafka:key:x` are no emoji.
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = _Diagnostics(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def show_json(value: object) -> None:
@@ -43,7 +53,7 @@ def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
     ours = isinstance(error, OncewardError)
     kind, hint = type(error).__name__, getattr(error, "hint", None)
     epoch, sink = getattr(error, "epoch", None), getattr(error, "sink", None)
-    message = error.message if isinstance(error, OncewardError) else _first_lines(str(error))
+    message = error.message if isinstance(error, OncewardError) else python_cause(error) or _first_lines(str(error))
     if as_json:
         document = {"error": kind, "message": message, "hint": hint, "epoch": epoch, "sink": sink}
         show_json({**document, "exit_code": exit_code})

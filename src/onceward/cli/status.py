@@ -12,7 +12,7 @@ from rich.table import Table
 
 from onceward.admin import in_doubt
 from onceward.cli.load import load_job
-from onceward.cli.session import spark_session
+from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import out, show_age, show_json
 from onceward.job import job_context
 from onceward.observe import CheckpointStatus, EpochState, read_state, read_status, with_in_doubt
@@ -55,6 +55,8 @@ def status(
     out.print(f"[bold]{found.job}[/]  generation {found.generation}  {found.checkpoint}", markup=True)
     out.print(f"planned {found.planned} · decided {found.decided} · settled {found.settled}")
     out.print(_sinks(found))
+    for sink in found.sinks:
+        out.print(f"[dim]{escape(sink.name)}: {escape(sink.mechanism)}[/]")
     out.print(_epochs(found))
     for stage in dict.fromkeys(one.state for one in found.epochs):
         out.print(f"[{_COLOURS[stage]}]{stage}[/]: {_MEANING[stage]}")
@@ -67,7 +69,8 @@ def status(
 
 
 def _state(checkpoint: Path, epoch: int | None, rows: int) -> EpochState:
-    return read_state(spark_session("onceward status"), checkpoint, epoch=epoch, most=rows)
+    with spark_log("status") as log_file:
+        return read_state(spark_session("onceward status", log_file=log_file), checkpoint, epoch=epoch, most=rows)
 
 
 def _show_state(state: EpochState) -> None:
@@ -84,10 +87,10 @@ def _show_state(state: EpochState) -> None:
 
 def _sinks(found: CheckpointStatus) -> Table:
     asked = any(sink.in_doubt is not None for sink in found.sinks)
-    columns = ["sink", "guarantee", "by means of", "pending epochs", "pending rows"]
+    columns = ["sink", "guarantee", "pending epochs", "rows"]
     table = Table(*columns, *(["in doubt", "oldest"] if asked else []), title="sinks", title_justify="left")
     for sink in found.sinks:
-        cells = [sink.name, sink.guarantee or "-", sink.mechanism, str(sink.pending_epochs), f"{sink.pending_rows:,}"]
+        cells = [sink.name, sink.guarantee or "-", str(sink.pending_epochs), f"{sink.pending_rows:,}"]
         table.add_row(*cells, *([str(sink.in_doubt), show_age(sink.oldest_in_doubt_s)] if asked else []))
     return table
 

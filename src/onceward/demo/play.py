@@ -185,7 +185,7 @@ def _audit(work: Path, *, seed: int, kills: int, seconds: float) -> DemoResult:
 
 
 def _show(result: DemoResult, console: Console) -> None:
-    table = Table("target", "rows expected", "found", "lost", "duplicated", "", title="audit", title_justify="left")
+    table = Table("target", "expected", "found", "lost", "duplicated", "", title="audit: rows", title_justify="left")
     for audit in (*result.onceward, *result.naive):
         verdict = "[green]every row once[/]" if audit.clean else "[red]wrong[/]"
         table.add_row(
