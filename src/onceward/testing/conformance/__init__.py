@@ -13,8 +13,9 @@ Rows are `id`, `key`, `epoch`, `slot`, `version`, `attempt`. Each test gets an e
 several times in one test, with different names, and must then give sinks of that one target.
 """
 
+from onceward.testing.conformance.assertions import SUITE
 from onceward.testing.conformance.base import SinkConformance
 from onceward.testing.conformance.two_phase import TwoPhaseConformance
 from onceward.testing.conformance.write_ahead import TransactionalConformance, WriteAheadConformance
 
-__all__ = ["SinkConformance", "TransactionalConformance", "TwoPhaseConformance", "WriteAheadConformance"]
+__all__ = ["SUITE", "SinkConformance", "TransactionalConformance", "TwoPhaseConformance", "WriteAheadConformance"]
