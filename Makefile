@@ -17,7 +17,7 @@ export PYTHONUNBUFFERED := 1
 
 demo test soak: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CURDIR)/$(ARCHIVE) -Xshare:auto
 
-.PHONY: help demo test check bench soak mutants kafka clean java servers jars
+.PHONY: help demo test check docs bench soak mutants kafka clean java servers jars
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,13 +26,18 @@ demo: $(READY) java $(ARCHIVE) ## Watch a job crash and lose nothing
 	@$(BIN)/onceward demo
 
 test: check $(READY) java servers $(ARCHIVE) ## Run the checks, then every test but the soak
-	@$(BIN)/pytest -n 2 --dist worksteal
+	@# Half of the time a test waits for a disk, a server or a process of its own: so one more than there are cores.
+	@$(BIN)/pytest -n 3 --dist worksteal
 
-check: $(READY) ## Lint, format, types and import rules
+check: $(READY) ## Lint, format, types, import rules and the pages
 	@$(BIN)/ruff check --quiet --output-format=concise
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/build-docs
+
+docs: $(READY) ## Make the site, in build/site
+	@$(BIN)/python tools/build-docs && echo "open build/site/index.html"
 
 bench: $(READY) java servers jars ## Measure the speed
 	@$(BIN)/python -m benchmarks

@@ -1,5 +1,6 @@
 """What the docs show is executed, and what they point at exists."""
 
+import ast
 import os
 import re
 import sqlite3
@@ -23,6 +24,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
 FILES = ROOT / "docs" / "targets" / "files.md"
 KAFKA = ROOT / "docs" / "targets" / "kafka.md"
+MIGRATING = ROOT / "docs" / "migrating.md"
 MYSQL = ROOT / "docs" / "targets" / "mysql.md"
 POSTGRES = ROOT / "docs" / "targets" / "postgres.md"
 WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
@@ -32,6 +34,7 @@ STDOUT = ROOT / "docs" / "targets" / "stdout.md"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -74,7 +77,7 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    executed = {README, WRITING_A_SINK, FILES, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE, STDOUT}
+    executed = {README, MIGRATING, WRITING_A_SINK, FILES, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE, STDOUT}
     assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
@@ -88,9 +91,9 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
     assert int(passed[1]) > 40, printed
 
 
-@pytest.mark.parametrize("page", [FILES, KAFKA, MYSQL, POSTGRES, SQLITE, STDOUT], ids=lambda page: page.stem)
-def test_page_of_a_target_runs(page: Path) -> None:
-    """What is constructed there can be constructed; its behaviour is tested against the server."""
+@pytest.mark.parametrize("page", [FILES, KAFKA, MIGRATING, MYSQL, POSTGRES, SQLITE, STDOUT], ids=lambda page: page.stem)
+def test_what_a_page_constructs_can_be_constructed(page: Path) -> None:
+    """How it behaves is tested against the server."""
     for block in blocks(page, "python"):
         exec(block, {})
 
@@ -159,3 +162,20 @@ def test_ten_lines_of_the_readme_run_and_a_second_run_adds_nothing(tmp_path: Pat
         assert rows == [("mail", 1), ("maps", 2)]
         files = sorted((tmp_path / "out" / "pv").glob("*.parquet"))
         assert sum(pq.read_table(file).num_rows for file in files) == 2
+
+
+def test_hints_name_a_page_by_its_title_and_no_file_of_the_repository() -> None:
+    """Who has only the wheel has no docs/ folder."""
+    headings = {page: set(_HEADING.findall(page.read_text(encoding="utf-8"))) for page in PAGES}
+    for path in (ROOT / "src").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {
+            ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, _WITH_DOCSTRING)
+        }
+        texts = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        said = [text for text in texts if text not in docstrings]
+        assert [text for text in said if "docs/" in text] == [], path
+        for title, section in re.findall(r'the page "([^"]+)", "([^"]+)"', " ".join(said)):
+            assert any({title, section} <= found for found in headings.values()), (path, title, section)
