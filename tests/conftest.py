@@ -17,8 +17,16 @@ from onceward.testing.servers import (
     Server,
     ServerMissing,
 )
+from worker_order import ordered
 
 AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """See `worker_order`."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = ordered(items, workers)
 
 
 def started(kind: type[AnyServer], **settings: str | int) -> AnyServer:
@@ -80,9 +88,9 @@ def connector(kafka: KafkaServer) -> dict[str, str]:
     return {"spark.jars": ",".join(map(str, jars))}
 
 
-@pytest.fixture(params=[3, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)
+@pytest.fixture(params=[6, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)
 def one_in(request: pytest.FixtureRequest) -> int:
-    """Pairs of crashes take minutes against a server: `make soak` tries all, `make test` a third, another each time."""
+    """Pairs of crashes take minutes against a server: `make soak` tries all, `make test` a sixth, another each time."""
     return int(request.param)
 
 
