@@ -1,5 +1,6 @@
 """KafkaSink, exactly-once, with a million records of 100 bytes: against a bare transactional producer, and in a job
-against Spark's own Kafka sink, which is at-least-once. The job's figure is for four such epochs, with start and end.
+against Spark's own Kafka sink, which is at-least-once: as it comes, and as a careful user tunes it. The job's figure is
+for four such epochs, with start and end.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SLOTS = 4
 EPOCHS = 4
 PARTITIONS = 4
 ROWS_IN_A_BATCH = 10_000
+TUNED = {"kafka.batch.size": "262144", "kafka.linger.ms": "5"}
 JOB = JobIdentity(JobName("bench"), Generation("aaaaaaaa"))
 
 
@@ -61,14 +63,18 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
         mine / peer,
         ">= 0.7",
     )
-    mine, peer = EPOCHS * ROWS / by_job["KafkaSink"], EPOCHS * ROWS / by_job["Spark's sink"]
-    yield Ratio(
-        "KafkaSink in a job / Spark's own Kafka sink, 4 epochs of 1 M records of 100 bytes",
-        f"{mine:,.0f} rows/s",
-        f"{peer:,.0f} rows/s",
-        mine / peer,
-        ">= 0.8",
-    )
+    for peer_name, told, goal in (
+        ("Spark's sink", "Spark's own Kafka sink", ">= 0.8"),
+        ("Spark's sink, tuned", "the same with batch.size=262144, linger.ms=5", ">= 0.8"),
+    ):
+        mine, peer = EPOCHS * ROWS / by_job["KafkaSink"], EPOCHS * ROWS / by_job[peer_name]
+        yield Ratio(
+            f"KafkaSink in a job / {told}, 4 epochs of 1 M records of 100 bytes",
+            f"{mine:,.0f} rows/s",
+            f"{peer:,.0f} rows/s",
+            mine / peer,
+            goal,
+        )
 
 
 def _through_spark(
@@ -97,13 +103,14 @@ def _through_spark(
         )
         return timed(lambda: job.run(spark))
 
-    def theirs() -> float:
+    def theirs(**tuned: str) -> float:
         writer = rows(spark).writeStream.format("kafka").option("kafka.bootstrap.servers", server.bootstrap)
         writer = writer.option("topic", topic).option("kafka.compression.type", "lz4").trigger(availableNow=True)
-        writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{next(numbers)}"))
+        writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{next(numbers)}")).options(**tuned)
         return timed(lambda: writer.start().awaitTermination())
 
-    return interleaved({"KafkaSink": ours, "Spark's sink": theirs}, repeats=3, console=console)
+    contenders = {"KafkaSink": ours, "Spark's sink": theirs, "Spark's sink, tuned": lambda: theirs(**TUNED)}
+    return interleaved(contenders, repeats=3, console=console)
 
 
 def _batches() -> list[pa.RecordBatch]:
