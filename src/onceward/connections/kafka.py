@@ -3,9 +3,12 @@ secret."""
 
 from __future__ import annotations
 
+import _thread
 import re
+import weakref
 from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 from onceward.errors import ConfigurationError
 
@@ -32,6 +35,35 @@ def admin_driver(user: str = "KafkaSink") -> ModuleType:
     from confluent_kafka import admin
 
     return admin
+
+
+class AdminConnection:
+    """The library's `AdminClient`, as `client`, which is never destroyed by a thread of its own.
+
+    It answers in a thread of the library's, and Python's garbage collector may run in any thread. If it runs in that
+    one and finds the client unreachable, the library takes that for a bug and aborts the process. So a client that
+    nobody has closed is given to a new thread, which lets go of it.
+    """
+
+    def __init__(self, config: Mapping[str, Any], *, user: str = "KafkaSink") -> None:
+        self._held = [admin_driver(user).AdminClient(config)]
+        # No `threading.Thread`: its locks may be held by the very code that the collector interrupts.
+        self._end = weakref.finalize(self, _thread.start_new_thread, self._held.clear, ())
+        self._end.atexit = False
+
+    @property
+    def client(self) -> Any:
+        """For questions, until it is closed."""
+        return self._held[0]
+
+    def poll(self, timeout_s: float) -> None:
+        """Hear what the library has to say."""
+        self.client.poll(timeout_s)
+
+    def close(self) -> None:
+        """Wait until its threads have ended."""
+        self._end.detach()
+        self._held.clear()
 
 
 def said(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from onceward.connections.kafka import admin_driver, driver, not_taken, said, without_secrets
+from onceward.connections.kafka import AdminConnection, admin_driver, driver, not_taken, said, without_secrets
 from onceward.errors import SourceUnavailable
 from onceward.sources.positions import OffsetRange, Place
 
@@ -22,7 +22,7 @@ class Brokers:
         self._timeout_s = timeout_s
         kafka = driver(_USER)
         try:
-            self._admin = admin_driver(_USER).AdminClient({**config, "bootstrap.servers": servers})
+            self._admin = AdminConnection({**config, "bootstrap.servers": servers}, user=_USER)
         except (kafka.KafkaException, TypeError, ValueError) as error:
             raise not_taken(error, config) from None
 
@@ -48,11 +48,11 @@ class Brokers:
 
     def _partitions(self, topics: set[str]) -> set[Place]:
         """Those that exist. Asking for them also tells the driver of leaders anew, which it never does by itself."""
-        found = self._admin.list_topics(timeout=self._timeout_s).topics
+        found = self._admin.client.list_topics(timeout=self._timeout_s).topics
         return {(topic, number) for topic in topics & set(found) for number in found[topic].partitions}
 
     def _offsets(self, places: set[Place], kind: str) -> dict[Place, int]:
         kafka, specs = driver(_USER), admin_driver(_USER).OffsetSpec
         wanted = {kafka.TopicPartition(*place): getattr(specs, kind)() for place in places}
-        asked = self._admin.list_offsets(wanted, request_timeout=self._timeout_s) if wanted else {}
+        asked = self._admin.client.list_offsets(wanted, request_timeout=self._timeout_s) if wanted else {}
         return {(place.topic, place.partition): int(future.result().offset) for place, future in asked.items()}

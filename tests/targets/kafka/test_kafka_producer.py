@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from onceward.sinks.kafka import client
 from onceward.sinks.kafka.encode import Records
 from onceward.sinks.kafka.library import MESSAGE, PART, library, refuse_untried, why_unusable
 from onceward.sinks.kafka.record_producer import RecordProducer
+from onceward.testing.servers import KafkaServer
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 VARIANTS = ["together", "each"]
@@ -218,3 +221,34 @@ def test_a_producer_that_is_forgotten_ends_its_threads(workspace: KafkaWorkspace
 def threads_of_the_library() -> int:
     tasks = Path("/proc/self/task")
     return sum((tasks / one / "comm").read_text().startswith("rdk:") for one in os.listdir(tasks))
+
+
+_FORGOTTEN = """
+import gc, sys, threading
+from onceward.connections.kafka import AdminConnection
+
+forgotten, collected = threading.Event(), threading.Event()
+
+def collect(answer):
+    forgotten.wait(30)
+    gc.collect()
+    collected.set()
+
+def ask():
+    connection = AdminConnection({"bootstrap.servers": sys.argv[1]})
+    connection.itself = connection
+    connection.client.describe_cluster(request_timeout=30).add_done_callback(collect)
+
+ask()
+forgotten.set()
+assert collected.wait(60)
+print("still here", flush=True)
+"""
+
+
+def test_a_client_that_is_garbage_collected_in_its_own_thread_does_not_abort_the_process(kafka: KafkaServer) -> None:
+    """It answers in a thread of the library's, and whatever Python code runs there may set off the collector."""
+    asked = subprocess.run(
+        [sys.executable, "-c", _FORGOTTEN, kafka.bootstrap], capture_output=True, text=True, timeout=120
+    )
+    assert (asked.returncode, asked.stdout) == (0, "still here\n"), asked.stderr

@@ -147,7 +147,7 @@ class Client:
     def close(self) -> None:
         """What was made is of no use from here on."""
         made, self._made = self._made, None
-        if isinstance(made, Producer):
+        if made is not None:
             made.close()
 
     @contextmanager

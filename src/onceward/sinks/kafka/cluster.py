@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from onceward.connections.kafka import admin_driver, driver
+from onceward.connections.kafka import AdminConnection, admin_driver, driver
 from onceward.identity import JobName, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, log
 from onceward.sinks.kafka.limits import Topic
@@ -71,12 +71,15 @@ class Cluster:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._client = Client(settings, "asking the brokers")
-        self._admin = self._client.make(admin_driver().AdminClient, settings.connection())
+        self._connection: AdminConnection = self._client.make(AdminConnection, settings.connection())
 
     def close(self) -> None:
         """It keeps no socket open afterwards."""
-        self._admin = None
         self._client.close()
+
+    @property
+    def _admin(self) -> Any:
+        return self._connection.client
 
     def describe(self, names: Iterable[str]) -> dict[str, Described]:
         """Those of the topics that exist."""
