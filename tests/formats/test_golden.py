@@ -17,7 +17,9 @@ import pytest
 
 from onceward.committers import FileCheckpointCommitter, SQLiteCheckpointCommitter
 from onceward.contracts import Guarantee, Receipt, SlotContext, SlotValues
+from onceward.contracts.events import StagedSlot, StateSize
 from onceward.errors import DamagedFile
+from onceward.history import EpochRecord, HistoryLog, SinkRecord
 from onceward.identity import (
     Fingerprint,
     Generation,
@@ -109,6 +111,26 @@ RESOLUTION = Resolution(
     shown=("2 rows of epoch 7 in 1 slots in sink 'files:pv' are given up",),
     number=0,
 )
+HISTORY = [
+    EpochRecord(
+        epoch=7,
+        run=RUN,
+        outcome="settled",
+        takeover=1,
+        guarantee="exactly-once",
+        times={"barrier": AT, "begun": AT, "staged": AT, "pre_committed": AT, "decided": AT, "settled": AT},
+        rows=2,
+        bytes=40,
+        slot_count=1,
+        slots=(StagedSlot(0, 2, 40, "host", AT),),
+        sinks={FILES: SinkRecord(2, 1, AT, AT, 1, "away for a moment")},
+        engine_ms={"latestOffset": 3, "walCommit": 12},
+        input_rows=9,
+        sources={"FileStreamSource[file:/in]": "7"},
+        state=(StateSize("stateStoreSave", 5, 1000, 4),),
+    ),
+    EpochRecord(8, RUN, "failed", times={"failed": AT}, error="EpochTimedOut", why="it took longer than 5 s"),
+]
 TOTALS = {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)}
 BARRIER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767323045678,"conf":{}}\n{"logOffset":7}'
 DECISION = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -166,8 +188,13 @@ def write_resolution(storage: LocalStorage) -> None:
     assert Resolutions(storage).create(RESOLUTION) == RESOLUTION
 
 
+def write_history(storage: LocalStorage) -> None:
+    HistoryLog(storage).write(HISTORY, token="0123abcd")
+
+
 WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     f"diverted/7.{sink_digest(TABLE)}": write_diversion,
+    "history/7-8.2.0123abcd.json": write_history,
     "identity.1.json": write_identities,
     "identity.json": write_identities,
     "manifests/7.1.fate": write_register,
@@ -204,6 +231,10 @@ def test_register_is_read() -> None:
 
 def test_resolution_is_read() -> None:
     assert Resolutions(LocalStorage(FOLDER)).read().all == (RESOLUTION,)
+
+
+def test_history_is_read() -> None:
+    assert HistoryLog(LocalStorage(FOLDER)).read() == HISTORY
 
 
 def test_diversion_is_read() -> None:

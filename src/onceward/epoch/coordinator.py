@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from onceward.contracts import AnySink, Guarantee, WriteAheadSink
+from onceward.contracts.events import Begun, PreCommitted, Staged
 from onceward.epoch.deliver import SinkDelivery
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import abort_transactions
@@ -69,6 +70,7 @@ class Coordinator:
         self._barriers = {epoch: barrier.text}
         guarantee = self._running_as = self._guarantee_of(epoch)
         context.hooks.on_begin(epoch)
+        context.tell(Begun(epoch, context.clock.now(), barrier.timestamp, takeover, guarantee.value))
         assignment = EpochAssignment(
             job=context.job,
             epoch=epoch,
@@ -89,6 +91,8 @@ class Coordinator:
         always, since its committer spares it most repetitions. At most once, everything goes now, with one try.
         """
         limits = limits or PublishLimits()
+        epoch, context = assignment.epoch, self._context
+        context.tell(Staged(epoch, context.clock.now(), tuple(ack.as_event() for ack in acks)))
         self._verify(assignment, acks)
         match self._running_as:
             case Guarantee.EXACTLY_ONCE:
@@ -100,7 +104,8 @@ class Coordinator:
                 self.pre_commit(assignment, acks, [s.name for s in assignment.sinks if isinstance(s, WriteAheadSink)])
             case Guarantee.AT_MOST_ONCE:
                 self._deliver(assignment, acks, assignment.sinks, replace(limits, deadline_s=0.0))
-                self._context.decisions.sync_barrier(assignment.epoch)
+                context.decisions.sync_barrier(epoch)
+        context.tell(PreCommitted(epoch, context.clock.now()))
 
     def _verify(self, assignment: EpochAssignment, acks: Sequence[SlotAck]) -> None:
         """Fail the epoch, and abort it, unless all that is staged is there, seen from where it will be published."""

@@ -26,6 +26,7 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
     WriteAheadSink,
 )
+from onceward.contracts.events import Delivered, Retried
 from onceward.epoch.exits import output_lost
 from onceward.epoch.housekeeping import Housekeeping
 from onceward.epoch.in_doubt import InDoubtTracker
@@ -64,6 +65,12 @@ class SinkDelivery:
 
     def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
         """Bring one sink's slots to the target. Without receipts where the epoch is `immediate`."""
+        clock = self._context.clock
+        began_at = clock.now()
+        self._deliver(sink, entry, manifest)
+        self._context.tell(Delivered(manifest.epoch, clock.now(), sink.name, began_at, len(entry.slots), entry.rows))
+
+    def _deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
         match sink:
             case TwoPhaseCommitSink():
                 handles = [slot.handle for slot in entry.slots]
@@ -142,6 +149,7 @@ class SinkDelivery:
                 ) from cause
             next_try = clock.now() + timedelta(seconds=after_s)
             self.outage = Outage(sink.name, manifest.epoch, failure, next_try)
+            self._context.tell(Retried(manifest.epoch, clock.now(), sink.name, failure))
             log.warning("epoch %d, sink %r: %s; trying again in %.1f s", manifest.epoch, sink.name, failure, after_s)
             clock.pause(after_s)
             backoff = min(backoff * 2, limits.max_backoff_s)

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from onceward.contracts.events import Decided, Settled
 from onceward.epoch.decided import EpochSurvey, ReportLost, Settle, decided_step, survey_epoch
 from onceward.epoch.deliver import Outage, SinkDelivery
 from onceward.epoch.exits import contradiction, exits, refuse_moved, with_exits
@@ -58,6 +59,7 @@ class Publisher:
     def publish_epoch(self, epoch: int) -> None:
         """Publish and settle one decided epoch; nothing, if another driver has done it."""
         notify(self._context.hooks.on_decision, epoch)
+        self._context.tell(Decided(epoch, self._context.clock.now()))
         found = self._survey(epoch)
         if self._context.watermark() >= epoch:
             # Another driver settled it since we last looked. That frees the names of its files, so the manifest just
@@ -180,6 +182,8 @@ class Publisher:
         if not is_kept:
             context.segments.remove_epoch(epoch)
         context.register.forget(epoch)
+        rows = {name: total.rows for name, total in totals.items()}
+        context.tell(Settled(epoch, context.clock.now(), rows))
         if epoch % self._limits.reap_every == 0:
             self._or_put_off(self.sweep)
         else:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Handle, Hooks, Storage, TwoPhaseCommitSink
+from onceward.contracts.events import Event, Listener
 from onceward.contracts.hooks import EpochHook
 from onceward.identity import JobIdentity, RunId, SinkName
 from onceward.journal import Diversion, KeptLog, Register, Resolved, SettledLog
@@ -32,6 +33,7 @@ class RunContext:
     diverted: Mapping[tuple[int, SinkName], Diversion] = field(default_factory=dict)
     resolved: Resolved = field(default_factory=Resolved)
     hooks: Hooks = field(default_factory=Hooks)
+    listeners: tuple[Listener, ...] = ()
 
     @property
     def register(self) -> Register:
@@ -52,6 +54,14 @@ class RunContext:
     def segments(self) -> SegmentStore:
         """The write-ahead segments."""
         return SegmentStore(self.storage)
+
+    def tell(self, event: Event) -> None:
+        """Tell every listener of what has happened already; that one of them fails must not stop the epoch."""
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception:
+                log.warning("a listener failed in epoch %d; the epoch goes on", event.epoch, exc_info=True)
 
     def watermark(self) -> int:
         """The highest epoch that needs nothing any more."""

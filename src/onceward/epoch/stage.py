@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol, Self
 
 import pyarrow as pa
 
 from onceward.contracts import AnySink, Handle, SlotContext, Storage, TwoPhaseCommitSink
+from onceward.contracts.events import StagedSlot
 from onceward.identity import IMMEDIATE, Fingerprint, JobIdentity, RunId, SinkName
 from onceward.wal import WAL, SegmentStore, SegmentWriter
 
@@ -70,29 +72,39 @@ class SinkAck:
 class SlotAck:
     """A task attempt's answer to the driver. Only the winning attempt's answer arrives.
 
-    `host` is where it ran, for messages; empty when several did.
+    `host` is where it ran, for messages; empty when several did. `bytes` is what the rows took in memory, and
+    `acked_at` when it was done, in seconds since 1970 by its host's clock: 0 where nobody knows.
     """
 
     slot: int
     rows: int
     staged: tuple[SinkAck, ...]
     host: str = ""
+    bytes: int = 0
+    acked_at: float = 0.0
 
     def to_json(self) -> str:
         """As it travels."""
         staged = [[ack.sinks, ack.handle] for ack in self.staged]
-        return json.dumps([self.slot, self.rows, staged, self.host], allow_nan=False)
+        return json.dumps([self.slot, self.rows, staged, self.host, self.bytes, self.acked_at], allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """As it arrives."""
-        slot, rows, staged, host = json.loads(text)
+        slot, rows, staged, host, size, acked_at = json.loads(text)
         return cls(
             slot,
             rows,
             tuple(SinkAck(tuple(SinkName(name) for name in sinks), handle) for sinks, handle in staged),
             host,
+            size,
+            acked_at,
         )
+
+    def as_event(self) -> StagedSlot:
+        """What listeners are told of it."""
+        acked_at = datetime.fromtimestamp(self.acked_at, UTC) if self.acked_at else None
+        return StagedSlot(self.slot, self.rows, self.bytes, self.host, acked_at)
 
 
 class _Writer(Protocol):
@@ -147,7 +159,7 @@ class _SegmentAttempt:
 def stage_slot(assignment: EpochAssignment, *, slot: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> SlotAck:
     """Stage one slot in all sinks. An empty slot begins no transaction and writes no segment."""
     writers: list[_Writer] = []
-    rows = 0
+    rows = size = 0
     try:
         for batch in batches:
             if batch.num_rows == 0:
@@ -157,7 +169,9 @@ def stage_slot(assignment: EpochAssignment, *, slot: int, attempt: int, batches:
             for writer in writers:
                 writer.write(batch)
             rows += batch.num_rows
-        return SlotAck(slot, rows, tuple(writer.finish() for writer in writers), platform.node())
+            size += batch.nbytes
+        staged = tuple(writer.finish() for writer in writers)
+        return SlotAck(slot, rows, staged, platform.node(), size, time.time())
     except BaseException:
         for writer in writers:
             # The first failure is the one to report; what cannot be discarded now has a name and is found later.

@@ -14,6 +14,7 @@ from onceward.contracts import (
     Guarantee,
     Hooks,
 )
+from onceward.contracts.events import Listener
 from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError
 from onceward.identity import JobName
@@ -35,6 +36,7 @@ def open_job_checkpoint(
     sinks: tuple[AnySink, ...],
     guarantee: Guarantee,
     hooks: Hooks,
+    listeners: tuple[Listener, ...] = (),
     accept: str | Iterable[str],
     limits: PublishLimits,
     on_plan: Callable[[Plan], None] = lambda plan: None,
@@ -53,6 +55,7 @@ def open_job_checkpoint(
         clock=SystemClock(),
         query=query,
         hooks=hooks_for_checkpoint(root, hooks),
+        listeners=listeners,
         accepted=accepted_from(accept),
         limits=limits,
         on_plan=on_plan,

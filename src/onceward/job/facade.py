@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,7 @@ from onceward.contracts import (
 )
 from onceward.epoch import PublishLimits, Watchdog
 from onceward.errors import ConfigurationError
+from onceward.history import HistoryLog, Recorder
 from onceward.identity import checked_name
 from onceward.job.checkpoint import open_job_checkpoint
 from onceward.job.options import OUTPUT_MODES, check_together, checked_guarantee, chosen_sinks
@@ -30,12 +32,13 @@ from onceward.spark.defaults import most_tasks, query_defaults
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.held import Hold, hold
 from onceward.spark.options import refuse_async_progress, trigger_arguments
+from onceward.spark.progress import engine_reports
 from onceward.spark.query_id import is_running_on, wait_for_name
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_pipeline, check_retention
-from onceward.storage import local_path
+from onceward.storage import LocalStorage, local_path
 
 log = logging.getLogger("onceward")
 OutputMode = Literal["append", "update", "complete"]
@@ -56,8 +59,9 @@ class Job:
     `publish_deadline_s` ends the job, and what is decided is published at the next start. An epoch that takes longer
     than `epoch_timeout_s` is aborted; None: it may. One of up to `small_epoch_rows` rows is staged by the driver
     itself, which is faster. `keep_published` ("24 hours", or a number of epochs) keeps what write-ahead sinks have
-    published, so that `onceward replay` can send it again to a target that was restored. `hooks` are called at each
-    step of an epoch. `options` go to Spark's `writeStream`.
+    published, so that `onceward replay` can send it again to a target that was restored. `keep_history` says for how
+    many epochs, or how long, `onceward checkpoints` can tell what became of each. `hooks` are called at each step of an
+    epoch. `options` go to Spark's `writeStream`.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Job:
     publish_deadline_s: float = 600.0
     small_epoch_rows: int = 1000
     keep_published: str | int = 0
+    keep_history: str | int = 10_000
     hooks: Hooks = field(default_factory=Hooks)
     options: dict[str, str] = field(default_factory=dict)
 
@@ -90,6 +95,7 @@ class Job:
                 "pipeline is not a function", hint="give a function that takes a SparkSession and returns a DataFrame"
             )
         retention_from(self.keep_published)
+        retention_from(self.keep_history, option="keep_history")
         if self.max_unpublished_epochs < 1:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
         refuse_async_progress(self.options)
@@ -136,9 +142,11 @@ class Job:
             guarantee=guarantee,
             hooks=self.hooks,
             accept=accept,
+            listeners=(recorder := _recorder(root, self.keep_history),),
             limits=self._limits.publish,
             on_plan=_log_plan,
         )
+        recorder.begin(opened.context.run)
         delivery = Delivery(
             opened,
             self._limits,
@@ -147,6 +155,7 @@ class Job:
             checked=True,
             watchdog=watchdog,
             hold=held,
+            recorder=recorder,
         )
         writer = (
             frame.writeStream.queryName(self.name)
@@ -164,6 +173,7 @@ class Job:
         except BaseException:
             delivery.close(timeout_s=0)
             raise
+        recorder.ask(engine_reports(query))
         held.given_to(delivery, lambda: query.isActive)
         return Run(self.name, query, delivery, opened.context)
 
@@ -192,6 +202,7 @@ def foreach_batch(
     max_unpublished_epochs: int = 10,
     publish_deadline_s: float = 600.0,
     keep_published: str | int = 0,
+    keep_history: str | int = 10_000,
     hooks: Hooks | None = None,
     accept: str | Iterable[str] = (),
 ) -> Delivery:
@@ -200,13 +211,14 @@ def foreach_batch(
     `checkpoint` must be the query's `checkpointLocation`, and `output_mode` the query's. Call `close()` on it after the
     query has ended: that publishes the last epochs. Make a new one for every start. `accept` names consequences that
     are accepted for this start: fresh-start, copy, rollback or adopt. `name`, `sinks`, `guarantee`,
-    `max_unpublished_epochs`, `publish_deadline_s`, `keep_published` and `hooks` are as for a `Job`.
+    `max_unpublished_epochs`, `publish_deadline_s`, `keep_published`, `keep_history` and `hooks` are as for a `Job`.
     """
     checked_name("job", name)
     wanted, root = checked_guarantee(guarantee), local_path(checkpoint)
     publish = PublishLimits(deadline_s=publish_deadline_s, keep_published=retention_from(keep_published))
     limits = DeliveryLimits(max_unpublished_epochs=max_unpublished_epochs, publish=publish)
     watchdog = Watchdog(SystemClock(), publish_deadline_s)
+    recorder = _recorder(root, keep_history)
     held = hold(root, name, watchdog)
     try:
         opened = open_job_checkpoint(
@@ -216,10 +228,19 @@ def foreach_batch(
             guarantee=wanted,
             hooks=hooks or Hooks(),
             accept=accept,
+            listeners=(recorder,),
             limits=limits.publish,
         )
+        recorder.begin(opened.context.run)
         delivery = Delivery(
-            opened, limits, checkpoint=root, output_mode=output_mode, checked=False, watchdog=watchdog, hold=held
+            opened,
+            limits,
+            checkpoint=root,
+            output_mode=output_mode,
+            checked=False,
+            watchdog=watchdog,
+            hold=held,
+            recorder=recorder,
         )
     except BaseException:
         held.release()
@@ -227,6 +248,11 @@ def foreach_batch(
     # Where Spark does not tell, it runs until it is closed.
     held.given_to(delivery, lambda: is_running_on(root) is not False)
     return delivery
+
+
+def _recorder(checkpoint: Path, keep: str | int) -> Recorder:
+    history = HistoryLog(LocalStorage(checkpoint / "onceward"))
+    return Recorder(history, SystemClock(), keep=retention_from(keep, option="keep_history"))
 
 
 def workload_of(job: Job, frame: DataFrame) -> Workload:

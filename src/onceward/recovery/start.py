@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
+from onceward.contracts.events import Listener
 from onceward.epoch import Coordinator, PendingTransaction, Publisher, PublishLimits, RunContext, newest_markers
 from onceward.epoch.run_context import log
 from onceward.errors import (
@@ -32,7 +33,7 @@ from onceward.journal import (
     Resolved,
     SettledLog,
 )
-from onceward.recovery.execute import recover
+from onceward.recovery.execute import Recovered, recover
 from onceward.recovery.identify import (
     has_begun,
     identify,
@@ -76,6 +77,7 @@ def open_checkpoint(
     clock: Clock,
     query: str | None = None,
     hooks: Hooks | None = None,
+    listeners: tuple[Listener, ...] = (),
     accepted: frozenset[Accept] = frozenset(),
     limits: PublishLimits | None = None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
@@ -98,6 +100,7 @@ def open_checkpoint(
         diverted=Diversions(storage).all(above=max(adopted, SettledLog(storage).watermark())),
         resolved=Resolutions(storage).read(),
         hooks=hooks or Hooks(),
+        listeners=listeners,
     )
     refuse_unlike(record, name, directory_id, accepted, query)
     _put_logs_right(context, record, on_plan)
@@ -121,9 +124,12 @@ def open_checkpoint(
         known, first = frozenset(record.known), survey if is_as_surveyed else None
         done = recover(context, first, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
     _warn_of_damage(survey)
+    return Opened(context, _coordinator(context, done, record), record)
+
+
+def _coordinator(context: RunContext, done: Recovered, record: IdentityRecord) -> Coordinator:
     begun_as = record.guarantee_of
-    coordinator = Coordinator(context, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
-    return Opened(context, coordinator, record)
+    return Coordinator(context, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
 
 
 def _commit_survivors(

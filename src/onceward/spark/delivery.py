@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from onceward.contracts.events import Failed
 from onceward.epoch import (
     EpochAssignment,
     InDoubtSummary,
@@ -24,9 +25,11 @@ from onceward.epoch import (
     stage_slot,
 )
 from onceward.errors import EpochTimedOut, Fenced, OncewardError, attributed
+from onceward.history import Recorder
 from onceward.journal import IdentityFile
 from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
+from onceward.spark.cause import python_cause
 from onceward.spark.held import Hold
 from onceward.spark.probe import probe_folders
 from onceward.spark.query_id import refuse_another_query
@@ -77,12 +80,14 @@ class Delivery:
         checked: bool,
         watchdog: Watchdog,
         hold: Hold,
+        recorder: Recorder,
     ) -> None:
         self._context = opened.context
         self._record = opened.record
         self._checkpoint = checkpoint
         self._watchdog = watchdog
         self._hold = hold
+        self._recorder = recorder
         self._coordinator = opened.coordinator
         self._limits = limits
         self._output_mode = output_mode
@@ -102,7 +107,7 @@ class Delivery:
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Stage one epoch and write its manifest. Spark decides it when this returns."""
-        with self._remember_error():
+        with self._remember_error(epoch):
             # Both kinds of waiting are outside the lock, which whoever stops the run takes before it stops the query.
             self._publisher.wait_for_room(epoch, self._limits.max_unpublished_epochs, unless=lambda: self._stopping)
             if not self._stage_unless_stopping(batch, epoch):
@@ -190,6 +195,7 @@ class Delivery:
         try:
             self._publisher.close(timeout_s)
         finally:
+            self._recorder.close()
             self._hold.release()
 
     def why_busy(self) -> str | None:
@@ -269,10 +275,15 @@ class Delivery:
             context.removeJobTag(tag)
 
     @contextmanager
-    def _remember_error(self) -> Iterator[None]:
-        """Spark reports a Python error as text; the run wants the error itself."""
+    def _remember_error(self, epoch: int) -> Iterator[None]:
+        """Spark reports a Python error as text; the run wants the error itself, and listeners hear of it."""
         try:
             yield
-        except OncewardError as error:
-            self.error = error
+        except Exception as error:
+            if isinstance(error, OncewardError):
+                self.error = error
+            if not isinstance(error, StopRequested):
+                why = error.message if isinstance(error, OncewardError) else python_cause(error) or str(error)
+                now = self._context.clock.now()
+                self._context.tell(Failed(epoch, now, type(error).__name__, why.partition("\n")[0]))
             raise

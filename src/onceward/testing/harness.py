@@ -19,6 +19,7 @@ from functools import partial
 
 from onceward.admin import warn_of_strays
 from onceward.contracts import AnySink, Clock, Guarantee, Hooks, Storage, TwoPhaseCommitSink
+from onceward.contracts.events import Listener
 from onceward.epoch import Coordinator, EpochAssignment, Publisher, PublishLimits, RunContext, SlotAck, stage_slot
 from onceward.errors import OncewardError
 from onceward.identity import JobName, SinkName
@@ -82,6 +83,7 @@ class Behaviour:
     runs_on: Callable[[EpochAssignment, int], EpochAssignment] = lambda assignment, slot: assignment
     partitions: Callable[[int], int] = lambda epoch: 2
     hooks: Hooks = field(default_factory=Hooks)
+    listeners: tuple[Listener, ...] = ()
     accepted: frozenset[Accept] = frozenset()
 
 
@@ -246,6 +248,7 @@ class Harness:
             directory_id=self.directory_id,
             clock=self.clock,
             hooks=behaviour.hooks,
+            listeners=behaviour.listeners,
             accepted=behaviour.accepted,
             limits=self.limits,
             on_plan=self.plans.append,
