@@ -7,7 +7,7 @@ import traceback
 import pytest
 from pyspark.errors import AnalysisException
 
-from onceward.spark.cause import is_programming_error, python_cause
+from onceward.spark.cause import in_one_line, is_programming_error, python_cause
 
 SPARK = "[STREAM_FAILED] Query [id = 1] terminated with exception: {python}\n\tat org.apache.spark.Some.method\n"
 
@@ -70,3 +70,15 @@ def test_a_text_that_was_cut_off_names_nothing() -> None:
 )
 def test_what_no_restart_mends(error: Exception, expected: bool) -> None:
     assert is_programming_error(error) is expected
+
+
+def test_what_a_jvm_that_is_gone_cannot_say_any_more_is_no_second_error() -> None:
+    """py4j asks the JVM for the text of its errors, and only when someone wants it."""
+
+    class Gone(Exception):
+        def __str__(self) -> str:
+            raise ConnectionError("the JVM is gone")
+
+    assert in_one_line(Gone()) == "Gone: "
+    assert not is_programming_error(Gone())
+    assert in_one_line(ValueError("one\ntwo")) == "ValueError: one"

@@ -12,6 +12,7 @@ import typer
 
 from onceward import __version__
 from onceward.cli.adopt import adopt
+from onceward.cli.checkpoints import checkpoints
 from onceward.cli.demo import demo
 from onceward.cli.doctor import doctor
 from onceward.cli.init import init
@@ -57,6 +58,7 @@ def root(
 
 for command in (init, run, status, doctor, adopt, recover, replay, rewind, demo):
     app.command()(command)
+app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(transactions, name="transactions")
 app.add_typer(poison, name="poison")
 app.add_typer(resolve, name="resolve")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from onceward.errors import OncewardError
-from onceward.spark.cause import python_cause
+from onceward.spark.cause import python_cause, text_of
 
 
 class _Diagnostics(Console):
@@ -48,12 +48,34 @@ def show_age(age_s: float | None) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
+def show_seconds(seconds: float | None) -> str:
+    """With as many digits as one reads; a dash where nobody knows."""
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else show_age(seconds)
+
+
+def show_bytes(count: float) -> str:
+    """In units of 1,000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
 def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
     """What happened and what to do next."""
     ours = isinstance(error, OncewardError)
     kind, hint = type(error).__name__, getattr(error, "hint", None)
     epoch, sink = getattr(error, "epoch", None), getattr(error, "sink", None)
-    message = error.message if isinstance(error, OncewardError) else python_cause(error) or _first_lines(str(error))
+    message = (
+        error.message
+        if isinstance(error, OncewardError)
+        else python_cause(error) or _first_lines(text_of(error)) or kind
+    )
     if as_json:
         document = {"error": kind, "message": message, "hint": hint, "epoch": epoch, "sink": sink}
         show_json({**document, "exit_code": exit_code})

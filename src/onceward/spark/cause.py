@@ -11,12 +11,25 @@ _WRONG_QUERY = ("UNRESOLVED_", "AMBIGUOUS_", "DATATYPE_MISMATCH", "MISSING_", "P
 _TRACEBACK = "Traceback (most recent call last):"
 
 
+def text_of(error: BaseException) -> str:
+    """What it says; nothing where that is asked of a JVM that is gone: py4j asks only when the text is wanted."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def in_one_line(error: BaseException) -> str:
+    """Class and first line, of what Python raised where it did."""
+    return python_cause(error) or f"{type(error).__name__}: {text_of(error).partition(chr(10))[0]}"
+
+
 def python_cause(error: BaseException) -> str | None:
     """The line of the exception that came last, such as `KeyError: 'app'`; None where no Python is to blame.
 
     Spark has nothing but the text: all of a traceback, its own stack around it.
     """
-    _, found, traceback = str(error).rpartition(_TRACEBACK)
+    _, found, traceback = text_of(error).rpartition(_TRACEBACK)
     lines = (line for line in traceback.splitlines() if line and not line[0].isspace())
     return next(lines, None) if found else None
 

@@ -29,7 +29,7 @@ from onceward.history import Recorder
 from onceward.journal import IdentityFile
 from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
-from onceward.spark.cause import python_cause
+from onceward.spark.cause import in_one_line
 from onceward.spark.held import Hold
 from onceward.spark.probe import probe_folders
 from onceward.spark.query_id import refuse_another_query
@@ -283,7 +283,6 @@ class Delivery:
             if isinstance(error, OncewardError):
                 self.error = error
             if not isinstance(error, StopRequested):
-                why = error.message if isinstance(error, OncewardError) else python_cause(error) or str(error)
-                now = self._context.clock.now()
-                self._context.tell(Failed(epoch, now, type(error).__name__, why.partition("\n")[0]))
+                kind, _, why = in_one_line(error).partition(": ")
+                self._context.tell(Failed(epoch, self._context.clock.now(), kind, why.partition("\n")[0]))
             raise

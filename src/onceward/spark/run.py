@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceward.epoch import InDoubtSummary, Outage, RunContext
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
-from onceward.spark.cause import python_cause
+from onceward.spark.cause import in_one_line
 from onceward.spark.delivery import Delivery, StopRequested
 
 _LOOK_S = 0.5
@@ -83,7 +83,7 @@ class Run:
             cause = self.query.exception()
         if cause is None:
             return None
-        return python_cause(cause) or f"{type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
+        return in_one_line(cause)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the job has ended and everything decided is published; True if it has.
