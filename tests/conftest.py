@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -17,6 +18,7 @@ from onceward.testing.servers import (
     Server,
     ServerMissing,
 )
+from pair_sample import PairSample
 from worker_order import ordered
 
 AnyServer = TypeVar("AnyServer", bound=Server)
@@ -88,10 +90,12 @@ def connector(kafka: KafkaServer) -> dict[str, str]:
     return {"spark.jars": ",".join(map(str, jars))}
 
 
-@pytest.fixture(params=[6, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)
-def one_in(request: pytest.FixtureRequest) -> int:
-    """Pairs of crashes take minutes against a server: `make soak` tries all, `make test` a sixth, another each time."""
-    return int(request.param)
+@pytest.fixture(params=[12, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)
+def pair_sample(request: pytest.FixtureRequest) -> PairSample:
+    """All pairs of crashes take many minutes: `make soak` tries them, `make test` a twelfth, another each time. Where
+    rules are taken out of the code to see a test fail (`make mutants`), all of them are asked for."""
+    one_in = 1 if "ONCEWARD_ALL_PAIRS" in os.environ else int(request.param)
+    return PairSample(one_in, random.SystemRandom().randrange(one_in))
 
 
 class Sweeps(list[str]):

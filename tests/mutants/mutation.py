@@ -91,7 +91,12 @@ def run_tests(sources: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     done = subprocess.run(
         [*command, *plugins, f"--basetemp={sources}-tests", *tests],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(sources), "HYPOTHESIS_STORAGE_DIRECTORY": f"{sources}-hypothesis"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(sources),
+            "ONCEWARD_ALL_PAIRS": "1",
+            "HYPOTHESIS_STORAGE_DIRECTORY": f"{sources}-hypothesis",
+        },
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

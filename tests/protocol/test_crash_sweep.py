@@ -19,6 +19,7 @@ from onceward.storage import LocalStorage
 from onceward.testing import CrashAt, DirectoryLogs, Ending, Harness, MemoryLogs, MemoryStorage
 from onceward.testing.engine import EngineLogs
 from onceward.testing.sweep import Sweep
+from pair_sample import PairSample
 
 # A driver that died closes nothing.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -80,7 +81,7 @@ def test_a_crash_at_any_point(case: SinkCase, workshop: Path, record_sweep: list
 @each_case
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    case: SinkCase, workshop: Path, record_sweep: list[str]
+    case: SinkCase, workshop: Path, pair_sample: PairSample, record_sweep: list[str]
 ) -> None:
-    points, pairs = Worlds(case, workshop, checkpoint_on_disk=False).sweep().pairs()
-    record_sweep.append(f"{case.name}: {points} points, {pairs} ordered pairs")
+    points, pairs = pair_sample.of(Worlds(case, workshop, checkpoint_on_disk=False).sweep())
+    record_sweep.append(f"{case.name}: {points} points, {pairs} ordered pairs, {pair_sample}")

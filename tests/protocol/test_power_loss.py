@@ -26,6 +26,7 @@ from onceward.testing import (
 from onceward.testing.engine import COMMITS_ENTRY
 from onceward.testing.fakes import Loss, Unsynced
 from onceward.testing.sweep import Sweep
+from pair_sample import PairSample
 
 KINDS = (FakeTwoPhaseSink, FakeTransactionalSink, FakeSlotwiseSink)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -60,10 +61,10 @@ def test_s74_power_lost_at_any_point(
 @each_kind
 @each_loss
 def test_s74_power_lost_again_during_the_recovery_from_a_power_loss(
-    kind: Callable[..., object], loss: Callable[[], Loss], record_sweep: list[str]
+    kind: Callable[..., object], loss: Callable[[], Loss], pair_sample: PairSample, record_sweep: list[str]
 ) -> None:
-    points, pairs = Sweep(lambda: harness(kind), loss=loss()).pairs()
-    record_sweep.append(f"power loss, {kind.__name__}: {points} points, {pairs} ordered pairs")
+    points, pairs = pair_sample.of(Sweep(lambda: harness(kind), loss=loss()))
+    record_sweep.append(f"power loss, {kind.__name__}: {points} points, {pairs} ordered pairs, {pair_sample}")
 
 
 def test_s74_a_torn_barrier_and_a_torn_decision_under_a_published_epoch_are_put_back() -> None:

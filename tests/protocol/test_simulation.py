@@ -15,9 +15,9 @@ import pytest
 
 from onceward.testing.simulate import Simulation, Story, Violation, simulate
 
-SCHEDULES = 10_000
+SCHEDULES = 4_000
 SOAK = 1_000_000
-PARTS = 8
+PARTS = 4
 SLICE = 5_000
 
 

@@ -20,7 +20,7 @@ from .workspace import PATIENCE_S, SparkWorkspace, expect_exactly_once, wait_unt
 
 pytestmark = pytest.mark.cluster
 
-AWAY_S = 60.0
+AWAY_S = 15.0
 LONG_AWAY_S = 180.0
 
 

@@ -15,7 +15,7 @@ from .processes import ended_at_last, kill, run_to_end, said, signal_session, st
 from .reader import Reader
 from .workspace import SparkWorkspace, wait_until
 
-KILLS = 5
+KILLS = 3
 
 # One start each, on one checkpoint. A point in recovery needs what the death before it left behind.
 POINTS = [

@@ -14,7 +14,7 @@ from onceward.testing import Harness, SinkUnderTest, Source
 from onceward.testing.servers import KafkaServer
 
 SEED = 20261116
-EPOCHS = 15
+EPOCHS = 8
 # The kinds of request, as they stand in the fifth and sixth byte of each.
 PRODUCE, INIT_PRODUCER, ADD_PARTITIONS, END_TRANSACTION = (n.to_bytes(2, "big") for n in (0, 22, 24, 26))
 

@@ -7,7 +7,6 @@ one write and a crash before the next leave the same world, so pairs are made of
 from __future__ import annotations
 
 import gc
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from onceward.storage import LocalStorage
 from onceward.testing import CrashAt, DirectoryLogs, Ending, Harness, MemoryLogs, MemoryStorage, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.sweep import Sweep
+from pair_sample import PairSample
 
 # A driver that died closes nothing.
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -119,9 +119,8 @@ def test_a_crash_at_any_point(case: SinkCase, quick: MySQLWorkspace, tmp_path: P
 @pytest.mark.parametrize("case", [SINK_CASES[0], SINK_CASES[2]], ids=lambda case: case.name)
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    one_in: int, case: SinkCase, quick: MySQLWorkspace, record_sweep: list[str]
+    pair_sample: PairSample, case: SinkCase, quick: MySQLWorkspace, record_sweep: list[str]
 ) -> None:
     worlds = Worlds(case, quick)
-    sweep, begin = Sweep(worlds.world, worlds.life), random.SystemRandom().randrange(one_in)
-    points, pairs = sweep.pairs(sweep.some(one_in, begin))
-    record_sweep.append(f"MySQL {case.name}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")
+    points, pairs = pair_sample.of(Sweep(worlds.world, worlds.life))
+    record_sweep.append(f"MySQL {case.name}: {points} points, {pairs} ordered pairs, {pair_sample}")

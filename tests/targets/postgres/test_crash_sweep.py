@@ -5,7 +5,6 @@ Scenarios 1 to 6, 8, 9, 11 and 17 for PostgreSQL. A driver that dies leaves its 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from onceward.connections.postgres import Session
 from onceward.testing import CrashAt, Ending, Faults, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 from onceward.testing.sweep import Sweep
+from pair_sample import PairSample
 
 from .conftest import Place
 
@@ -82,10 +82,9 @@ def test_a_crash_at_any_point(variant: str, place: Place, watched: Watched, reco
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    one_in: int, variant: str, place: Place, watched: Watched, record_sweep: list[str]
+    pair_sample: PairSample, variant: str, place: Place, watched: Watched, record_sweep: list[str]
 ) -> None:
     worlds = Worlds(place, watched, VARIANTS[variant])
-    sweep, begin = Sweep(worlds.world, worlds.life), random.SystemRandom().randrange(one_in)
-    points, pairs = sweep.pairs(sweep.some(one_in, begin))
+    points, pairs = pair_sample.of(Sweep(worlds.world, worlds.life))
     assert place.prepared() == []
-    record_sweep.append(f"PostgreSQL {variant}: {points} points, {pairs} ordered pairs, one in {one_in} from {begin}")
+    record_sweep.append(f"PostgreSQL {variant}: {points} points, {pairs} ordered pairs, {pair_sample}")

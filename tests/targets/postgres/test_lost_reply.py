@@ -46,9 +46,9 @@ UPSERT = (*WRITE_AHEAD, b"ON CONFLICT", b"SAVEPOINT", b"TEMPORARY")
 ANSWERS = (0, 1, 2, 2, 2, 3, 4, 5, 8)
 # Way, its options, what is cut, and how many histories.
 VARIANTS: dict[str, tuple[dict[str, Any], tuple[bytes, ...], int]] = {
-    "two-phase": ({}, TWO_PHASE, 120),
-    "write-ahead": ({"two_phase": False}, WRITE_AHEAD, 60),
-    "upsert": ({"mode": "upsert", "keys": ["id"]}, UPSERT, 40),
+    "two-phase": ({}, TWO_PHASE, 60),
+    "write-ahead": ({"two_phase": False}, WRITE_AHEAD, 30),
+    "upsert": ({"mode": "upsert", "keys": ["id"]}, UPSERT, 20),
 }
 
 

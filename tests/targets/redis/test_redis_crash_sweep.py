@@ -14,6 +14,7 @@ from shapes import COUNTER, SHAPES, Reader, Shape
 from onceward.testing import CrashAt, Ending, FakeTwoPhaseSink, Harness, MemoryTarget, SinkUnderTest, Source, Sweep
 from onceward.testing.faults import shown
 from onceward.testing.servers import RedisServer
+from pair_sample import PairSample
 
 # A driver that died closes nothing.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -88,10 +89,10 @@ def test_a_crash_at_any_point(case: SinkCase, server: RedisServer, reader: Reade
 @pytest.mark.parametrize("case", [case for case in SINK_CASES if case.in_pairs], ids=lambda case: case.name)
 @pytest.mark.usefixtures("between")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    case: SinkCase, server: RedisServer, reader: Reader, record_sweep: list[str]
+    case: SinkCase, server: RedisServer, reader: Reader, pair_sample: PairSample, record_sweep: list[str]
 ) -> None:
-    points, pairs = Worlds(case, server, reader).sweep().pairs()
-    record_sweep.append(f"Redis {case.name}: {points} points, {pairs} ordered pairs")
+    points, pairs = pair_sample.of(Worlds(case, server, reader).sweep())
+    record_sweep.append(f"Redis {case.name}: {points} points, {pairs} ordered pairs, {pair_sample}")
 
 
 @pytest.mark.usefixtures("between")
