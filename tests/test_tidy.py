@@ -77,6 +77,8 @@ def may_stand_in_an_init(statement: ast.stmt) -> bool:
             return True
         case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.AnnAssign(target=ast.Name(id="__all__")):
             return True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
+            return all(isinstance(inner, ast.ImportFrom) for inner in body)
         case _:
             return False
 

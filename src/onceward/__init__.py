@@ -1,4 +1,9 @@
-"""Exactly-once delivery from PySpark Structured Streaming to systems outside Spark."""
+"""Exactly-once delivery from PySpark Structured Streaming to systems outside Spark.
+
+What needs PySpark is imported when it is first asked for: commands that only read files need not wait for it.
+"""
+
+from typing import TYPE_CHECKING
 
 from onceward.contracts import (
     AlreadyCommitted,
@@ -22,9 +27,12 @@ from onceward.contracts import (
 )
 from onceward.errors import OncewardError
 from onceward.identity import Fingerprint, Generation, JobIdentity, TransactionName
-from onceward.job import Job, foreach_batch
-from onceward.spark.run import Run
+from onceward.lazy import __getattr__ as __getattr__
 from onceward.version import __version__
+
+if TYPE_CHECKING:
+    from onceward.job import Job, foreach_batch
+    from onceward.spark.run import Run
 
 __all__ = [
     "AlreadyCommitted",

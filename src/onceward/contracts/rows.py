@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Generic, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onceward.contracts.context import Json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Txn = TypeVar("Txn")
 

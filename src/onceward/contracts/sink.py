@@ -9,9 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Receipt, RejectedRow, SlotContext, SlotValues
@@ -19,6 +17,9 @@ from onceward.contracts.finding import Finding, Workload
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.outcome import Outcome
 from onceward.identity import JobIdentity, JobName, SinkName, checked_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Txn = TypeVar("Txn")
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from onceward.admin import InDoubt
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName
 from onceward.journal import EpochFiles, IdentityFile, Manifest, Register, Resolutions, SettledLog
@@ -18,6 +17,9 @@ from onceward.observe.state import EpochState
 from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
 from onceward.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from onceward.admin import InDoubt
 
 SHOWN = 20
 """So many of the settled epochs are shown, the newest."""
