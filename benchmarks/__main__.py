@@ -27,6 +27,7 @@ NAMES = (
     "kafka_latency",
     "memory",
     "looks",
+    "history",
 )
 
 
