@@ -27,7 +27,7 @@ from onceward.journal import IdentityFile
 from onceward.spark.retention import retention_from
 from onceward.storage import LocalStorage, local_path
 
-checkpoints = typer.Typer(no_args_is_help=True, help="What became of every epoch: durations, rows, failures.")
+checkpoints = typer.Typer(no_args_is_help=True, help="What became of every epoch; is a checkpoint whole?")
 
 _COLOURS = {"settled": "green", "failed": "red", "open": "yellow"}
 _SLOTS_SHOWN = 20

@@ -25,6 +25,7 @@ from onceward.cli.run import run
 from onceward.cli.show import out, show_error
 from onceward.cli.status import status
 from onceward.cli.transactions import transactions
+from onceward.cli.verify import restore, verify
 from onceward.errors import OncewardError
 from onceward.spark.cause import is_programming_error
 
@@ -58,6 +59,8 @@ def root(
 
 for command in (init, run, status, doctor, adopt, recover, replay, rewind, demo):
     app.command()(command)
+checkpoints.command()(verify)
+checkpoints.command()(restore)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(transactions, name="transactions")
 app.add_typer(poison, name="poison")

@@ -136,10 +136,11 @@ def repairs_needed(context: RunContext) -> list[Repair]:
     commits, offsets = context.decisions.entries(Log.COMMITS), context.decisions.entries(Log.OFFSETS)
     torn_lists = context.decisions.torn_lists()
     is_whole = None not in (*offsets.values(), *commits.values()) and max(commits, default=-1) in (-1, *offsets)
-    return [] if is_whole and not torn_lists else plan_repairs(offsets, commits, _known(context), torn_lists)
+    return [] if is_whole and not torn_lists else plan_repairs(offsets, commits, known_entries(context), torn_lists)
 
 
-def _known(context: RunContext) -> dict[int, Known]:
+def known_entries(context: RunContext) -> dict[int, Known]:
+    """What markers and manifests have of the logs' texts. Writes nothing."""
     known = {}
     for epoch in context.settled.epochs():
         # What cannot be read is not known; an entry that needs it stays torn, and is refused.
