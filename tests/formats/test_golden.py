@@ -52,6 +52,7 @@ from onceward.journal import (
 )
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.storage import LocalStorage
+from onceward.verify.removed import Restoration, read_down, write_done, write_down
 from onceward.wal import WAL, SegmentStore, SegmentWriter, read_segment
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
@@ -131,6 +132,9 @@ HISTORY = [
     ),
     EpochRecord(8, RUN, "failed", times={"failed": AT}, error="EpochTimedOut", why="it took longer than 5 s"),
 ]
+RESTORATION = Restoration(
+    4, "removed-20260102T030405678000Z", ("state/0/0/.6.delta.crc", "state/0/0/6.delta", "commits/5"), (5, 6)
+)
 TOTALS = {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)}
 BARRIER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767323045678,"conf":{}}\n{"logOffset":7}'
 DECISION = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -192,6 +196,11 @@ def write_history(storage: LocalStorage) -> None:
     HistoryLog(storage).write(HISTORY, token="0123abcd")
 
 
+def write_restore(storage: LocalStorage) -> None:
+    write_down(storage, RESTORATION, by="ann@host", at=AT, because="a disk went bad")
+    write_done(storage, RESTORATION)
+
+
 WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     f"diverted/7.{sink_digest(TABLE)}": write_diversion,
     "history/7-8.2.0123abcd.json": write_history,
@@ -200,6 +209,8 @@ WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     "manifests/7.1.fate": write_register,
     "manifests/7.1.json": write_register,
     "manifests/7.1.reserved": write_register,
+    "removed-20260102T030405678000Z.done": write_restore,
+    "removed-20260102T030405678000Z.json": write_restore,
     "resolutions/0.json": write_resolution,
     "settled/6": write_marker,
 }
@@ -235,6 +246,10 @@ def test_resolution_is_read() -> None:
 
 def test_history_is_read() -> None:
     assert HistoryLog(LocalStorage(FOLDER)).read() == HISTORY
+
+
+def test_restore_is_read() -> None:
+    assert read_down(LocalStorage(FOLDER), RESTORATION.folder) == RESTORATION
 
 
 def test_diversion_is_read() -> None:

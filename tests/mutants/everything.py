@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import decide, publish, recover, settle, spark_logs, sqlite_sink, stage, storage, targets
+from mutants import decide, publish, recover, settle, spark_logs, sqlite_sink, stage, storage, targets, verify
 from mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -15,4 +15,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *storage.RULES,
     *targets.RULES,
     *sqlite_sink.RULES,
+    *verify.RULES,
 )
