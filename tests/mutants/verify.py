@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 PARTS = ("tests/unit/verify/test_verify_parts.py",)
 WHOLE = ("tests/protocol/test_verify.py",)
+BACK = ("tests/protocol/test_restore.py",)
 
 RULES = (
     Mutant(
@@ -78,7 +79,7 @@ RULES = (
         file="verify/restore.py",
         old="    if repeated is not None and not accepts_rollback:\n",
         new="    if False:\n",
-        tests=WHOLE,
+        tests=BACK,
     ),
     Mutant(
         name="restore-asks-the-receipts",
@@ -86,7 +87,7 @@ RULES = (
         file="verify/look.py",
         old="    last = max([seen.published, *(r.epoch for r in proofs)])\n",
         new="    last = seen.published\n",
-        tests=WHOLE,
+        tests=BACK,
     ),
     Mutant(
         name="restore-compares-the-barrier",
@@ -94,7 +95,7 @@ RULES = (
         file="verify/look.py",
         old='        if covered == {fingerprint_of((seen.view.logs.offsets[last].text or "").encode())}:\n',
         new="        if covered:\n",
-        tests=WHOLE,
+        tests=BACK,
     ),
     Mutant(
         name="restore-keeps-the-next-barrier",
@@ -102,7 +103,7 @@ RULES = (
         file="verify/resume.py",
         old="    return Point(epoch, epoch + 1 if following is not None and following.problem is None else epoch)\n",
         new="    return Point(epoch, epoch)\n",
-        tests=WHOLE,
+        tests=BACK,
     ),
     Mutant(
         name="restore-takes-later-state-out",
@@ -110,7 +111,7 @@ RULES = (
         file="verify/restore.py",
         old="if (v := version_in(path.name)) and v > point.version]",
         new="if (v := version_in(path.name)) and v > point.version + 9]",
-        tests=WHOLE,
+        tests=BACK,
     ),
     Mutant(
         name="restore-takes-state-out-before-the-logs",
@@ -118,7 +119,7 @@ RULES = (
         file="verify/restore.py",
         old="    return Restoration(epoch, folder, tuple(_moves(seen, root, epoch)), repeated)\n",
         new="    return Restoration(epoch, folder, tuple(reversed([*_moves(seen, root, epoch)])), repeated)\n",
-        tests=WHOLE,
+        tests=BACK,
     ),
     Mutant(
         name="restore-is-written-down-first",
@@ -126,6 +127,6 @@ RULES = (
         file="verify/restore.py",
         old="    write_down(storage, plan, by=by, at=at, because=because)\n",
         new="",
-        tests=WHOLE,
+        tests=BACK,
     ),
 )
