@@ -13,7 +13,7 @@ LINES_IN_A_FILE = 400
 LINES_IN_A_FUNCTION = 60
 NAMES_THAT_SAY_NOTHING = {"utils.py", "helpers.py", "manager.py", "common.py"}
 
-FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "tools", ".ci")
+FOLDERS = ("src", "tests", "benchmarks", "deploy", "docs", "examples", "tools", ".ci")
 TEXT_SUFFIXES = {"", ".css", ".html", ".js", ".json", ".md", ".py", ".sh", ".sql", ".toml", ".yaml", ".yml"}
 
 # Both patterns are written so that they do not match themselves.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark import cloudpickle
 
+from onceward.api import ApiConfig
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.job import Job
 from onceward.spark.held import starting_nothing
@@ -27,6 +29,14 @@ def load_job(target: str) -> Job:
     if len(jobs) != 1:
         raise ConfigurationError(f"{path} defines {len(jobs)} jobs, not one", hint=_found(jobs))
     return next(iter(jobs.values()))
+
+
+def with_api(job: Job, *, asked: bool, bind: str | None) -> Job:
+    """The job with an API where the command asks for one; at another address than its own, if one is given."""
+    if bind is not None:
+        given = ApiConfig.parse(bind)
+        return replace(job, api=given if job.api is None else replace(job.api, host=given.host, port=given.port))
+    return replace(job, api=ApiConfig()) if asked and job.api is None else job
 
 
 def file_of(target: str) -> Path:

@@ -24,6 +24,7 @@ from onceward.cli.rewind import rewind
 from onceward.cli.run import run
 from onceward.cli.show import out, show_error
 from onceward.cli.status import status
+from onceward.cli.stop import stop
 from onceward.cli.transactions import transactions
 from onceward.cli.verify import restore, verify
 from onceward.errors import OncewardError
@@ -57,7 +58,7 @@ def root(
     """Exactly-once delivery from Spark Structured Streaming to systems outside Spark."""
 
 
-for command in (init, run, status, doctor, adopt, recover, replay, rewind, demo):
+for command in (init, run, status, stop, doctor, adopt, recover, replay, rewind, demo):
     app.command()(command)
 checkpoints.command()(verify)
 checkpoints.command()(restore)

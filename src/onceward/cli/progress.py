@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from types import TracebackType
 
@@ -63,22 +62,3 @@ def _line(status: RunStatus, rows_per_s: float) -> str:
 
 def _upto(epoch: int) -> str:
     return "none" if epoch < 0 else f"up to {epoch}"
-
-
-class _ToConsole(logging.Handler):
-    """Through the console that has the live line, which moves down for it."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-            stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
-            err.print(f"{stamp} {level}{self.format(record)}", markup=False)
-        except Exception:
-            self.handleError(record)
-
-
-def log_to_console(*, quiet: bool) -> None:
-    """Warnings of everyone; of onceward also what it does, unless nobody asked."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_ToConsole()])
-    logging.getLogger("onceward").setLevel(logging.WARNING if quiet else logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.ERROR)

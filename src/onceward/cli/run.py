@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from onceward.cli.load import file_of, load_job
-from onceward.cli.progress import Progress, log_to_console
+from onceward.cli.load import file_of, load_job, with_api
+from onceward.cli.logs import Log, log_as
+from onceward.cli.progress import Progress
 from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import err, show_json
 
@@ -37,16 +38,23 @@ def run(
     packages: Annotated[
         str | None, typer.Option(help="Jars that the job needs, as Maven coordinates with commas between them.")
     ] = None,
+    api: Annotated[
+        bool, typer.Option("--api", help="Let programs on this host ask the running job, and stop it: `onceward stop`.")
+    ] = False,
+    api_bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The same at this address; 127.0.0.1 and a free port else.")
+    ] = None,
+    log: Annotated[Log, typer.Option(help="How log lines look on standard error: text, or json.")] = Log.TEXT,
     spark_log_shown: Annotated[
         bool, typer.Option("--spark-log", help="Show what Spark logs, too; else it is kept in a file until the end.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a job until it ends; Ctrl-C or SIGTERM finish the running epoch first."""
-    job = load_job(target)
-    log_to_console(quiet=json)
+    job = with_api(load_job(target), asked=api, bind=api_bind)
+    quiet = log_as(log, quiet=json)
     with spark_log(job.name, shown=spark_log_shown) as log_file:
-        if not json:
+        if not quiet:
             err.print(f"starting Spark for {escape(job.name)} ...")
         spark = spark_session(
             job.name,
@@ -56,10 +64,10 @@ def run(
             packages=packages,
             log_file=log_file,
         )
-        final = _run(job, spark, accept or (), quiet=json)
+        final = _run(job, spark, accept or (), quiet=quiet)
     if json:
         show_json(final)
-    else:
+    elif not quiet:
         err.print(f"[green]done[/] {escape(job.name)}: published up to epoch {final.settled}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any
@@ -66,6 +67,15 @@ def show_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+_errors_are_logged = False
+
+
+def log_errors() -> None:
+    """From now on what ends the command is a log line: standard error has nothing else."""
+    global _errors_are_logged
+    _errors_are_logged = True
+
+
 def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
     """What happened and what to do next."""
     ours = isinstance(error, OncewardError)
@@ -76,9 +86,14 @@ def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
         if isinstance(error, OncewardError)
         else python_cause(error) or _first_lines(text_of(error)) or kind
     )
+    if _errors_are_logged:
+        about = {"hint": hint, "epoch": epoch, "sink": sink, "exit_code": exit_code}
+        known = {name: value for name, value in about.items() if value is not None}
+        logging.getLogger("onceward").error("%s: %s", kind, message, extra=known)
     if as_json:
         document = {"error": kind, "message": message, "hint": hint, "epoch": epoch, "sink": sink}
         show_json({**document, "exit_code": exit_code})
+    if as_json or _errors_are_logged:
         return
     err.print(f"[bold red]{kind if ours else 'Failed'}[/]: {escape(message)}")
     where = [f"epoch {epoch}"] if epoch is not None else []

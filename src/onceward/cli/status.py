@@ -11,11 +11,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from onceward.admin import in_doubt
+from onceward.api import DriverGone, NoDriver, find_driver
 from onceward.cli.load import load_job
 from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import out, show_age, show_json
 from onceward.job import job_context
-from onceward.observe import CheckpointStatus, EpochState, read_state, read_status, with_in_doubt
+from onceward.observe import (
+    CheckpointStatus,
+    DriverStatus,
+    EpochState,
+    read_state,
+    read_status,
+    with_driver,
+    with_in_doubt,
+)
 from onceward.storage import local_path
 
 _COLOURS = {"settled": "green", "decided": "yellow", "staged": "cyan", "planned": "dim", "lost": "bold red"}
@@ -44,7 +53,7 @@ def status(
     """Show the epochs of a checkpoint, what is pending, and the sinks. Works while the job runs."""
     if epoch is not None and not state:
         raise typer.BadParameter("it says of which epoch --state is to show the state", param_hint="--epoch")
-    found = read_status(local_path(checkpoint))
+    found = _with_driver(read_status(local_path(checkpoint)))
     if state:
         found = replace(found, state=_state(local_path(checkpoint), epoch, rows))
     if job is not None:
@@ -54,6 +63,7 @@ def status(
         return
     out.print(f"[bold]{found.job}[/]  generation {found.generation}  {found.checkpoint}", markup=True)
     out.print(f"planned {found.planned} · decided {found.decided} · settled {found.settled}")
+    _show_driver(found.driver)
     out.print(_sinks(found))
     for sink in found.sinks:
         out.print(f"[dim]{escape(sink.name)}: {escape(sink.mechanism)}[/]")
@@ -66,6 +76,31 @@ def status(
         out.print(f"  [dim]by {escape(one.by)} at {one.at:%Y-%m-%d %H:%M:%S} UTC: {escape(one.because)}[/]")
     if found.state is not None:
         _show_state(found.state)
+
+
+def _with_driver(found: CheckpointStatus) -> CheckpointStatus:
+    """Also what the running driver knows, if one answers."""
+    driver = find_driver(local_path(found.checkpoint))
+    if isinstance(driver, NoDriver):
+        return found
+    try:
+        return with_driver(found, driver)
+    except DriverGone:
+        return found
+
+
+def _show_driver(driver: DriverStatus | None) -> None:
+    if driver is None:
+        out.print("[dim]from files: no running driver answers[/]")
+        return
+    doing = "stopping" if driver.stopping else "running" if driver.active else "ended"
+    waiting = f"{driver.unpublished} of {driver.limit} epochs unpublished"
+    out.print(f"[green]from the running driver[/]: process {driver.pid} on {escape(driver.host)}, {doing}, {waiting}")
+    if driver.outage is not None:
+        told = "{sink} does not take epoch {epoch}: {why}; next try {next_try}".format(**driver.outage)
+        out.print(f"[yellow]outage[/]: {escape(told)}")
+    if driver.error is not None:
+        out.print(f"[red]error[/]: {escape(driver.error)}")
 
 
 def _state(checkpoint: Path, epoch: int | None, rows: int) -> EpochState:

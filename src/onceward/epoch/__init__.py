@@ -16,6 +16,7 @@ from onceward.epoch.publish import Publisher
 from onceward.epoch.publisher_thread import PublisherThread
 from onceward.epoch.reap import PendingTransaction, abort_transactions, orphans, pending_transactions
 from onceward.epoch.run_context import RunContext
+from onceward.epoch.run_status import RunStatus
 from onceward.epoch.stage import EpochAssignment, SinkAck, SlotAck, stage_slot
 from onceward.epoch.takeover import settle_fates, take_over
 from onceward.epoch.watchdog import Watchdog, no_longer_than
@@ -36,6 +37,7 @@ __all__ = [
     "PublisherThread",
     "ReportLost",
     "RunContext",
+    "RunStatus",
     "Settle",
     "SinkAck",
     "SinkDelivery",

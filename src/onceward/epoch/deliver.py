@@ -37,6 +37,7 @@ from onceward.epoch.watchdog import no_longer_than
 from onceward.errors import OncewardError, PublishFailed, attributed
 from onceward.identity import SinkName
 from onceward.journal import Manifest, SinkEntry, SlotEntry
+from onceward.logs import about
 from onceward.wal import read_segment
 
 
@@ -67,7 +68,8 @@ class SinkDelivery:
         """Bring one sink's slots to the target. Without receipts where the epoch is `immediate`."""
         clock = self._context.clock
         began_at = clock.now()
-        self._deliver(sink, entry, manifest)
+        with about(epoch=manifest.epoch, sink=sink.name):
+            self._deliver(sink, entry, manifest)
         self._context.tell(Delivered(manifest.epoch, clock.now(), sink.name, began_at, len(entry.slots), entry.rows))
 
     def _deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:

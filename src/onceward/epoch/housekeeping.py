@@ -61,6 +61,7 @@ class Housekeeping:
                     found.sink,
                     found.name,
                     manifest.epoch,
+                    extra={"epoch": manifest.epoch, "sink": found.sink, "transaction": str(found.name)},
                 )
                 self._deliver(sink, replace(entry, slots=slots), manifest)
 

@@ -28,6 +28,7 @@ from onceward.errors import (
 )
 from onceward.identity import Fingerprint, SinkName
 from onceward.journal import Manifest, Marker, SinkTotal
+from onceward.logs import about
 from onceward.wal import is_segment
 
 
@@ -58,6 +59,10 @@ class Publisher:
 
     def publish_epoch(self, epoch: int) -> None:
         """Publish and settle one decided epoch; nothing, if another driver has done it."""
+        with about(epoch=epoch):
+            self._publish_epoch(epoch)
+
+    def _publish_epoch(self, epoch: int) -> None:
         notify(self._context.hooks.on_decision, epoch)
         self._context.tell(Decided(epoch, self._context.clock.now()))
         found = self._survey(epoch)
@@ -71,9 +76,10 @@ class Publisher:
 
     def publish_forgotten(self, epoch: int) -> None:
         """The same for one whose decision is no longer in the engine's log: its receipts prove that it was made."""
-        found = survey_epoch(self._context, epoch, partial(settle_fates, self._context, epoch))
-        if self._context.watermark() < epoch:
-            self._end(found, contradiction)
+        with about(epoch=epoch):
+            found = survey_epoch(self._context, epoch, partial(settle_fates, self._context, epoch))
+            if self._context.watermark() < epoch:
+                self._end(found, contradiction)
 
     def _survey(self, epoch: int) -> EpochSurvey:
         """A manifest that is missing is looked for again: its driver may be about to write it."""

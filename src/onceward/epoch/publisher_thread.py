@@ -12,6 +12,7 @@ from onceward.epoch.publish import Publisher
 from onceward.epoch.run_context import RunContext
 from onceward.epoch.watchdog import Watchdog
 from onceward.errors import PublishFailed
+from onceward.logs import about
 
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
@@ -118,6 +119,10 @@ class PublisherThread:
         return self._watermark, self._watchdog.calls if self._watchdog is not None else 0
 
     def _work(self) -> None:
+        with about(job=self._context.job.name):
+            self._publish_until_closed()
+
+    def _publish_until_closed(self) -> None:
         try:
             look_s = _FIRST_LOOK_S
             while True:

@@ -61,7 +61,8 @@ class RunContext:
             try:
                 listener(event)
             except Exception:
-                log.warning("a listener failed in epoch %d; the epoch goes on", event.epoch, exc_info=True)
+                text = "a listener failed in epoch %d; the epoch goes on"
+                log.warning(text, event.epoch, exc_info=True, extra={"epoch": event.epoch})
 
     def watermark(self) -> int:
         """The highest epoch that needs nothing any more."""
@@ -94,4 +95,4 @@ def notify(hook: EpochHook, epoch: int) -> None:
     try:
         hook(epoch)
     except Exception:
-        log.warning("a hook failed in epoch %d; the epoch goes on", epoch, exc_info=True)
+        log.warning("a hook failed in epoch %d; the epoch goes on", epoch, exc_info=True, extra={"epoch": epoch})

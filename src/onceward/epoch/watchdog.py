@@ -185,7 +185,8 @@ class Watchdog:
         def came_back() -> None:
             with self._lock:
                 self._given_up.pop(task, None)
-            log.warning("sink %r: %s came back after it was given up", started.sink, started.call)
+            text = "sink %r: %s came back after it was given up"
+            log.warning(text, started.sink, started.call, extra={"sink": started.sink})
 
         with self._lock:
             self._given_up[task] = started

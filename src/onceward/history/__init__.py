@@ -8,6 +8,7 @@ from onceward.history.phases import PHASES, duration_s, phases
 from onceward.history.record import EpochRecord, SinkRecord, folded
 from onceward.history.recorder import Recorder
 from onceward.history.summary import Distribution, Summary, summary
+from onceward.history.told import log_event
 
 __all__ = [
     "PHASES",
@@ -19,6 +20,7 @@ __all__ = [
     "Summary",
     "duration_s",
     "folded",
+    "log_event",
     "phases",
     "summary",
 ]

@@ -72,18 +72,20 @@ class HistoryLog:
                         found[(record.epoch, record.run, record.times.get("begun"), record.outcome)] = record
         return sorted(found.values(), key=lambda record: (record.epoch, _when(record)))
 
-    def newest(self, count: int) -> list[EpochRecord]:
-        """The attempts at the newest so many epochs that are known."""
-        names, epochs = self._names(), 0
+    def newest(self, count: int, *, below: int | None = None) -> list[EpochRecord]:
+        """The attempts at the newest so many epochs that are known, of those below `below` where it is given."""
+        last = None if below is None else below - 1
+        found: set[int] = set()
         first = 0
-        for name in reversed(names):
-            epochs += name.records
+        for name in reversed(self._names()):
+            if last is not None and name.first > last:
+                continue
+            found.update(record.epoch for record in self._records(name) if last is None or record.epoch <= last)
             first = name.first
-            if epochs >= count:
+            if len(found) >= count:
                 break
-        records = self.read(first=first)
-        wanted = sorted({record.epoch for record in records})[-count:]
-        return [record for record in records if wanted and record.epoch >= wanted[0]]
+        wanted = sorted(found)[-count:]
+        return self.read(first=max(first, wanted[0]), last=last) if wanted else []
 
     def compact(self) -> None:
         """Put small files together, the oldest first, once there are many."""

@@ -26,12 +26,26 @@ _HOUSEKEEPING: Final = 64
 class Recorder:
     """A listener. What it was told before `begin` (of a recovery) is kept; a start that is refused writes nothing.
 
-    A driver that is killed loses what it has not written: at most the last second, and epochs in flight.
+    A driver that is killed loses what it has not written: at most the last second, and epochs in flight. `then` is
+    called with every record that is finished, in the recorder's own thread, whether it is written or not.
     """
 
-    def __init__(self, history: HistoryLog, clock: Clock, *, keep: Retention, every_s: float = _EVERY_S) -> None:
-        self._history, self._clock, self._keep, self._every_s = history, clock, keep, every_s
+    def __init__(
+        self,
+        history: HistoryLog,
+        clock: Clock,
+        *,
+        keep: Retention,
+        every_s: float = _EVERY_S,
+        then: tuple[Callable[[EpochRecord], None], ...] = (),
+    ) -> None:
+        self.history = history
+        self._clock, self._keep, self._every_s, self._then = clock, keep, every_s, then
+        self._writes = keep.keeps_any
         self._changed = threading.Condition()
+        # Held while events become records, so that whoever asks sees an event either as one or as the other. Those who
+        # tell never wait for it.
+        self._folding = threading.Lock()
         self._told: list[Event] = []
         self._closing = False
         self._open: dict[int, EpochRecord] = {}
@@ -50,12 +64,20 @@ class Recorder:
     def begin(self, run: RunId) -> None:
         """From here on what is told is written down."""
         self._run = run
-        if self._keep.keeps_any:
-            self._thread.start()
+        self._thread.start()
 
     def ask(self, reports: Callable[[], Iterable[EngineReported]]) -> None:
         """Where to hear what the engine says of the epochs that have ended since the last question."""
         self._reports = reports
+
+    def in_flight(self) -> list[EpochRecord]:
+        """What is not written yet, from any thread: epochs that are open now, and those that have just ended."""
+        with self._folding:
+            with self._changed:
+                told = list(self._told)
+            found, ended = dict(self._open), [record for record, _ in self._ended]
+        ended += _fold(found, told, self._run)
+        return sorted([*ended, *found.values()], key=lambda record: record.epoch)
 
     def close(self) -> None:
         """Write the rest. A disk that hangs is not waited for."""
@@ -66,51 +88,74 @@ class Recorder:
             self._thread.join(_LAST_WORDS_S)
 
     def _work(self) -> None:
-        try:
-            while True:
-                with self._changed:
-                    while not (self._told or self._closing or self._ended):
-                        self._changed.wait()
-                    # So that many short epochs make one file.
-                    self._changed.wait_for(lambda: self._closing, self._every_s)
-                    told, self._told, closing = self._told, [], self._closing
-                self._note(told)
-                self._write(self._finished(everything=closing))
-                if closing:
-                    return
-        except Exception:
-            # Deliveries do not depend on it.
-            log.warning("the history of this run is not written any further", exc_info=True)
+        while True:
+            with self._changed:
+                while not (self._told or self._closing or self._ended):
+                    self._changed.wait()
+                # So that many short epochs make one file.
+                self._changed.wait_for(lambda: self._closing, self._every_s)
+                closing = self._closing
+            try:
+                self._note()
+                self._finish(self._finished(everything=closing))
+            except Exception:
+                # Deliveries do not depend on it.
+                log.warning("the history of this run is not written any further", exc_info=True)
+                self._writes, self._reports = False, tuple
+            if closing:
+                return
 
-    def _note(self, told: Iterable[Event]) -> None:
-        for event in told:
-            known = self._open.pop(event.epoch, EpochRecord(event.epoch, self._run))
-            record = folded(known, event)
-            if record.outcome == "open":
-                self._open[event.epoch] = record
-            else:
-                self._ended.append((record, self._clock.monotonic()))
+    def _note(self) -> None:
+        with self._folding:
+            with self._changed:
+                told, self._told = self._told, []
+            now = self._clock.monotonic()
+            self._ended += [(record, now) for record in _fold(self._open, told, self._run)]
         if self._ended:
+            # Asks the engine, so nobody is kept waiting meanwhile.
             reports = {report.epoch: report for report in self._reports()}
-            self._ended = [(_with_report(record, reports), since) for record, since in self._ended]
-            self._open = {epoch: _with_report(record, reports) for epoch, record in self._open.items()}
+            with self._folding:
+                self._ended = [(_with_report(record, reports), since) for record, since in self._ended]
+                self._open = {epoch: _with_report(record, reports) for epoch, record in self._open.items()}
 
     def _finished(self, *, everything: bool) -> list[EpochRecord]:
         """Those that Spark has reported, or will not any more; at the end also those that are still open."""
         now = self._clock.monotonic()
         waiting = [] if everything else [one for one in self._ended if _awaits_report(*one, now)]
         found = [one[0] for one in self._ended if one not in waiting]
-        self._ended = waiting
         return [*found, *self._open.values()] if everything else found
 
+    def _finish(self, records: list[EpochRecord]) -> None:
+        """Write first, then forget: whoever asks may find a record twice, but always finds it."""
+        try:
+            self._write(records)
+            for tell in self._then:
+                for record in records:
+                    tell(record)
+        finally:
+            with self._folding:
+                self._ended = [one for one in self._ended if one[0] not in records]
+
     def _write(self, records: list[EpochRecord]) -> None:
-        if not records:
+        if not (records and self._writes):
             return
-        self._history.write(sorted(records, key=lambda record: record.epoch))
+        self.history.write(sorted(records, key=lambda record: record.epoch))
         self._written += 1
         if self._written % _HOUSEKEEPING == 1:
-            self._history.compact()
-            self._history.prune(self._keep, self._clock.now())
+            self.history.compact()
+            self.history.prune(self._keep, self._clock.now())
+
+
+def _fold(records: dict[int, EpochRecord], told: Iterable[Event], run: RunId) -> list[EpochRecord]:
+    """Put the events into the open records; those that have ended by it are taken out and returned."""
+    ended = []
+    for event in told:
+        record = folded(records.pop(event.epoch, EpochRecord(event.epoch, run)), event)
+        if record.outcome == "open":
+            records[event.epoch] = record
+        else:
+            ended.append(record)
+    return ended
 
 
 def _with_report(record: EpochRecord, reports: Mapping[int, EngineReported]) -> EpochRecord:

@@ -6,11 +6,11 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+from onceward.api import ApiConfig
 from onceward.clock import SystemClock
 from onceward.contracts import (
     AnySink,
@@ -22,10 +22,11 @@ from onceward.contracts import (
 )
 from onceward.epoch import PublishLimits, Watchdog
 from onceward.errors import ConfigurationError
-from onceward.history import HistoryLog, Recorder
 from onceward.identity import checked_name
 from onceward.job.checkpoint import open_job_checkpoint
+from onceward.job.observers import Observers
 from onceward.job.options import OUTPUT_MODES, check_together, checked_guarantee, chosen_sinks
+from onceward.logs import about
 from onceward.recovery import Plan, describe
 from onceward.spark.current import for_checkpoint
 from onceward.spark.defaults import most_tasks, query_defaults
@@ -38,7 +39,7 @@ from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_pipeline, check_retention
-from onceward.storage import LocalStorage, local_path
+from onceward.storage import local_path
 
 log = logging.getLogger("onceward")
 OutputMode = Literal["append", "update", "complete"]
@@ -60,8 +61,9 @@ class Job:
     than `epoch_timeout_s` is aborted; None: it may. One of up to `small_epoch_rows` rows is staged by the driver
     itself, which is faster. `keep_published` ("24 hours", or a number of epochs) keeps what write-ahead sinks have
     published, so that `onceward replay` can send it again to a target that was restored. `keep_history` says for how
-    many epochs, or how long, `onceward checkpoints` can tell what became of each. `hooks` are called at each step of an
-    epoch. `options` go to Spark's `writeStream`.
+    many epochs, or how long, `onceward checkpoints` can tell what became of each. `api` (an `ApiConfig`) lets programs
+    on this host ask the running job and stop it; None: nobody can. `hooks` are called at each step of an epoch.
+    `options` go to Spark's `writeStream`.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Job:
     small_epoch_rows: int = 1000
     keep_published: str | int = 0
     keep_history: str | int = 10_000
+    api: ApiConfig | None = None
     hooks: Hooks = field(default_factory=Hooks)
     options: dict[str, str] = field(default_factory=dict)
 
@@ -117,9 +120,16 @@ class Job:
         """Check, recover, and start; returns at once."""
         watchdog = Watchdog(SystemClock(), self.publish_deadline_s)
         held = hold(local_path(self.checkpoint), self.name, watchdog)
+        observers: Observers | None = None
         try:
-            return self._started(spark, accept, watchdog, held)
+            observers = Observers(
+                local_path(self.checkpoint), self.keep_history, sinks=[sink.name for sink in self.sinks], api=self.api
+            )
+            with about(job=self.name):
+                return self._started(spark, accept, watchdog, held, observers)
         except BaseException:
+            if observers is not None:
+                observers.close()
             held.release()
             raise
 
@@ -128,7 +138,14 @@ class Job:
         pipeline = for_checkpoint(local_path(self.checkpoint), self.pipeline)
         return check_pipeline(pipeline(spark), Guarantee(self.guarantee))
 
-    def _started(self, spark: SparkSession, accept: str | Iterable[str], watchdog: Watchdog, held: Hold) -> Run:
+    def _started(
+        self,
+        spark: SparkSession,
+        accept: str | Iterable[str],
+        watchdog: Watchdog,
+        held: Hold,
+        observers: Observers,
+    ) -> Run:
         guarantee = Guarantee(self.guarantee)
         check_retention(spark, self.max_unpublished_epochs)
         root, frame = local_path(self.checkpoint), self.stream(spark)
@@ -142,11 +159,11 @@ class Job:
             guarantee=guarantee,
             hooks=self.hooks,
             accept=accept,
-            listeners=(recorder := _recorder(root, self.keep_history),),
+            listeners=observers.listeners,
             limits=self._limits.publish,
             on_plan=_log_plan,
         )
-        recorder.begin(opened.context.run)
+        observers.recorder.begin(opened.context.run)
         delivery = Delivery(
             opened,
             self._limits,
@@ -155,7 +172,7 @@ class Job:
             checked=True,
             watchdog=watchdog,
             hold=held,
-            recorder=recorder,
+            observers=observers,
         )
         writer = (
             frame.writeStream.queryName(self.name)
@@ -173,9 +190,11 @@ class Job:
         except BaseException:
             delivery.close(timeout_s=0)
             raise
-        recorder.ask(engine_reports(query))
+        observers.recorder.ask(engine_reports(query))
         held.given_to(delivery, lambda: query.isActive)
-        return Run(self.name, query, delivery, opened.context)
+        run = Run(self.name, query, delivery, opened.context)
+        observers.serve(run, opened.context, self.max_unpublished_epochs)
+        return run
 
     @property
     def _limits(self) -> DeliveryLimits:
@@ -218,7 +237,7 @@ def foreach_batch(
     publish = PublishLimits(deadline_s=publish_deadline_s, keep_published=retention_from(keep_published))
     limits = DeliveryLimits(max_unpublished_epochs=max_unpublished_epochs, publish=publish)
     watchdog = Watchdog(SystemClock(), publish_deadline_s)
-    recorder = _recorder(root, keep_history)
+    observers = Observers(root, keep_history, sinks=[sink.name for sink in sinks])
     held = hold(root, name, watchdog)
     try:
         opened = open_job_checkpoint(
@@ -228,10 +247,10 @@ def foreach_batch(
             guarantee=wanted,
             hooks=hooks or Hooks(),
             accept=accept,
-            listeners=(recorder,),
+            listeners=observers.listeners,
             limits=limits.publish,
         )
-        recorder.begin(opened.context.run)
+        observers.recorder.begin(opened.context.run)
         delivery = Delivery(
             opened,
             limits,
@@ -240,7 +259,7 @@ def foreach_batch(
             checked=False,
             watchdog=watchdog,
             hold=held,
-            recorder=recorder,
+            observers=observers,
         )
     except BaseException:
         held.release()
@@ -250,11 +269,6 @@ def foreach_batch(
     return delivery
 
 
-def _recorder(checkpoint: Path, keep: str | int) -> Recorder:
-    history = HistoryLog(LocalStorage(checkpoint / "onceward"))
-    return Recorder(history, SystemClock(), keep=retention_from(keep, option="keep_history"))
-
-
 def workload_of(job: Job, frame: DataFrame) -> Workload:
     """What the job will ask of its sinks, as far as it can be known before the first epoch."""
     return Workload(most_tasks(frame, local_path(job.checkpoint)), job.max_unpublished_epochs)
@@ -262,11 +276,13 @@ def workload_of(job: Job, frame: DataFrame) -> Workload:
 
 def _log_plan(plan: Plan) -> None:
     for step in plan.steps:
-        log.info("recovery: %s", describe(step))
+        epoch = getattr(step, "epoch", None)
+        log.info("recovery: %s", describe(step), extra={} if epoch is None else {"epoch": epoch})
 
 
 def _warn(sinks: Sequence[AnySink], workload: Workload) -> None:
     for sink in sinks:
-        for finding in sink.diagnose(workload):
-            if finding.severity is not Severity.OK:
-                log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.detail, finding.fix)
+        with about(sink=sink.name):
+            for finding in sink.diagnose(workload):
+                if finding.severity is not Severity.OK:
+                    log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.detail, finding.fix)

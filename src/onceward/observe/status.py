@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -20,6 +20,7 @@ from onceward.storage import LocalStorage
 
 if TYPE_CHECKING:
     from onceward.admin import InDoubt
+    from onceward.api import Driver
 
 SHOWN = 20
 """So many of the settled epochs are shown, the newest."""
@@ -71,8 +72,24 @@ class ResolutionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class DriverStatus:
+    """What the running driver says of itself, through its API."""
+
+    run: str
+    pid: int
+    host: str
+    active: bool
+    stopping: bool
+    unpublished: int
+    limit: int
+    error: str | None = None
+    outage: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointStatus:
-    """Everything about one checkpoint. `state` is that of one epoch, and None where nobody has asked for it."""
+    """Everything about one checkpoint. `state` is that of one epoch, and None where nobody has asked for it; `driver`
+    is what the driver that runs on it says, and None where none answers."""
 
     checkpoint: str
     job: str
@@ -84,6 +101,7 @@ class CheckpointStatus:
     sinks: tuple[SinkStatus, ...]
     state: EpochState | None = None
     resolutions: tuple[ResolutionStatus, ...] = ()
+    driver: DriverStatus | None = None
 
 
 def read_status(checkpoint: Path) -> CheckpointStatus:
@@ -132,6 +150,23 @@ def with_in_doubt(status: CheckpointStatus, found: Sequence[InDoubt]) -> Checkpo
         ages = [one.age_s for one in mine if one.age_s is not None]
         sinks.append(replace(sink, in_doubt=len(mine), oldest_in_doubt_s=max(ages, default=None)))
     return replace(status, sinks=tuple(sinks))
+
+
+def with_driver(status: CheckpointStatus, driver: Driver) -> CheckpointStatus:
+    """The same, with what its driver knows: how it is, and what the publisher last saw in the targets."""
+    said, publishing = driver.get("/v1/status"), driver.get("/v1/publish")
+    counts = {one["sink"]: one for one in said["in_doubt"] if one["looked_at"] is not None}
+    sinks = tuple(
+        replace(sink, in_doubt=one["transactions"], oldest_in_doubt_s=one["oldest_s"])
+        if (one := counts.get(sink.name)) is not None
+        else sink
+        for sink in status.sinks
+    )
+    names = ("run", "pid", "host", "active", "stopping", "error", "outage")
+    found = DriverStatus(
+        **{name: said[name] for name in names}, unpublished=publishing["unpublished"], limit=publishing["limit"]
+    )
+    return replace(status, sinks=sinks, driver=found)
 
 
 def _readable(read: Callable[[], T | None]) -> T | None:

@@ -36,7 +36,8 @@ def warn_of_changed_targets(context: RunContext) -> None:
         if name in context.target_facts and entry.slots and entry.target:
             told = what_changed(entry.target, context.target_facts[name])
             if told:
-                log.warning("sink %r: since epoch %d was staged the target has changed: %s", name, epoch, told)
+                text = "sink %r: since epoch %d was staged the target has changed: %s"
+                log.warning(text, name, epoch, told, extra={"sink": name, "epoch": epoch})
 
 
 def warn_of_new_sinks(context: RunContext, markers: Sequence[Marker]) -> None:
@@ -51,6 +52,7 @@ def warn_of_new_sinks(context: RunContext, markers: Sequence[Marker]) -> None:
                 "delivered to the others before",
                 sink.name,
                 max(context.watermark(), context.decisions.decided()) + 1,
+                extra={"sink": sink.name},
             )
 
 

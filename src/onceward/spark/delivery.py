@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -25,8 +26,8 @@ from onceward.epoch import (
     stage_slot,
 )
 from onceward.errors import EpochTimedOut, Fenced, OncewardError, attributed
-from onceward.history import Recorder
 from onceward.journal import IdentityFile
+from onceward.logs import about
 from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
 from onceward.spark.cause import in_one_line
@@ -63,6 +64,14 @@ class DeliveryLimits:
     publish: PublishLimits = field(default_factory=PublishLimits)
 
 
+class Observing(Protocol):
+    """Whoever looks on and ends with the run."""
+
+    def close(self) -> None:
+        """It has ended; may be called again."""
+        ...
+
+
 class StopRequested(OncewardError):
     """The run is being stopped between two epochs; this one is not begun."""
 
@@ -80,14 +89,14 @@ class Delivery:
         checked: bool,
         watchdog: Watchdog,
         hold: Hold,
-        recorder: Recorder,
+        observers: Observing,
     ) -> None:
         self._context = opened.context
         self._record = opened.record
         self._checkpoint = checkpoint
         self._watchdog = watchdog
         self._hold = hold
-        self._recorder = recorder
+        self._observers = observers
         self._coordinator = opened.coordinator
         self._limits = limits
         self._output_mode = output_mode
@@ -107,7 +116,7 @@ class Delivery:
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Stage one epoch and write its manifest. Spark decides it when this returns."""
-        with self._remember_error(epoch):
+        with about(job=self._context.job.name, epoch=epoch), self._remember_error(epoch):
             # Both kinds of waiting are outside the lock, which whoever stops the run takes before it stops the query.
             self._publisher.wait_for_room(epoch, self._limits.max_unpublished_epochs, unless=lambda: self._stopping)
             if not self._stage_unless_stopping(batch, epoch):
@@ -195,7 +204,7 @@ class Delivery:
         try:
             self._publisher.close(timeout_s)
         finally:
-            self._recorder.close()
+            self._observers.close()
             self._hold.release()
 
     def why_busy(self) -> str | None:

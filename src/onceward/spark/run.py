@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from dataclasses import dataclass
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceward.epoch import InDoubtSummary, Outage, RunContext
+from onceward.epoch import RunContext
+from onceward.epoch import RunStatus as RunStatus
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
 from onceward.spark.cause import in_one_line
 from onceward.spark.delivery import Delivery, StopRequested
+
+log = logging.getLogger("onceward")
 
 _LOOK_S = 0.5
 _DECISION_S = 30.0
 _STOP_S = 60.0
 _LAST_WORDS_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """Where a run stands: planned by Spark, decided by Spark, settled in every target.
-
-    `in_doubt` counts, for each two-phase sink, the transactions that wait in its target, with the age of the oldest.
-    The publisher looks now and then, and more often while a delivery fails. `error` is what ended the run, or will when
-    someone waits for it. `outage` is a delivery that fails and is being repeated.
-    """
-
-    name: str
-    active: bool
-    planned: int
-    decided: int
-    settled: int
-    in_doubt: tuple[InDoubtSummary, ...] = ()
-    error: str | None = None
-    outage: Outage | None = None
+_NOBODY_WAITS_S = 2.0
+"""After so long a run that was asked to stop, and that nobody waits for, is stopped by a thread of its own."""
 
 
 class Run:
@@ -48,6 +34,11 @@ class Run:
         self._delivery = delivery
         self._context = context
         self._closed = False
+        # Whoever ends the run holds it; who comes second finds it ended.
+        self._ending = threading.RLock()
+        self._asked_to_stop = threading.Event()
+        self._stop_is_taken = threading.Lock()
+        self._stop_failed: OncewardError | None = None
 
     def status(self) -> RunStatus:
         """As the storage shows it now. No target is asked."""
@@ -96,12 +87,45 @@ class Run:
                 if self._delivery.publisher_error is not None:
                     self._stop_query(_STOP_S)
                     break
+                if self._asked_to_stop.is_set() and self._stop_is_taken.acquire(blocking=False):
+                    self.stop()
+                    return True
                 if deadline is not None and time.monotonic() >= deadline:
                     return False
         except StreamingQueryException as error:
             self._close_after(error)
         self._close()
+        if self._stop_failed is not None:
+            raise self._stop_failed
         return True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was asked to stop, from another thread or by `onceward stop`."""
+        return self._asked_to_stop.is_set()
+
+    def request_stop(self) -> None:
+        """Ask it to stop between two epochs, from any thread; returns at once.
+
+        Whoever waits in `await_termination` stops it and is told how that went, as after `stop`. If nobody waits, a
+        thread of its own does.
+        """
+        if not self._asked_to_stop.is_set():
+            self._asked_to_stop.set()
+            threading.Thread(target=self._stop_if_nobody_waits, name="onceward-asked-to-stop", daemon=True).start()
+
+    def _stop_if_nobody_waits(self) -> None:
+        try:
+            if self.query.awaitTermination(_NOBODY_WAITS_S):  # type: ignore[arg-type]
+                return
+        except StreamingQueryException:
+            return
+        if self._stop_is_taken.acquire(blocking=False):
+            try:
+                self.stop()
+            except OncewardError as error:
+                self._stop_failed = error
+                log.warning("the run was asked to stop, and has not ended well: %s", error)
 
     def stop(self, timeout_s: float = 60.0) -> None:
         """Finish the running epoch, publish what is decided, close. Nothing of the next epoch is begun.
@@ -109,6 +133,10 @@ class Run:
         An epoch that is not staged by then is cancelled (`EpochTimedOut`): it is aborted and runs again at the next
         start. What is not published by then stays staged (`PublishFailed`). It never waits without end.
         """
+        with self._ending:
+            self._stop(timeout_s)
+
+    def _stop(self, timeout_s: float) -> None:
         end = time.monotonic() + timeout_s
         stuck: OncewardError | None = None
         newest = -1
@@ -158,10 +186,11 @@ class Run:
             raise ended[0]
 
     def _close(self, timeout_s: float | None = None) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._delivery.close(timeout_s)
+        with self._ending:
+            if self._closed:
+                return
+            self._closed = True
+            self._delivery.close(timeout_s)
         # The survey once more before success is reported: another driver may have decided something meanwhile.
         if self._context.watermark() < self._context.decisions.decided():
             raise PublishFailed(
@@ -172,6 +201,10 @@ class Run:
 
     def _close_after(self, error: StreamingQueryException) -> None:
         """The query failed: publish what is decided if the target takes it at once, then say why it failed."""
+        with self._ending:
+            self._close_now(error)
+
+    def _close_now(self, error: StreamingQueryException) -> None:
         self._closed = True
         cause = self._delivery.error
         try:

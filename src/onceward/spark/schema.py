@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from onceward.contracts import AnySink
 from onceward.errors import TargetRefused
+from onceward.logs import about
 
 # PySpark 4.1 gives timestamps in UTC unless told otherwise, and later releases only if told so.
 _TAKES_ZONE = "timezone" in inspect.signature(to_arrow_schema).parameters
@@ -45,4 +46,5 @@ def check_sinks(sinks: tuple[AnySink, ...], schema: StructType, *, output_mode: 
             f"the stream has two columns of one name: {schema.names}", hint="rename one of them with .alias(...)"
         )
     for sink in sinks:
-        sink.check(arrow_schema(schema), output_mode=output_mode)
+        with about(sink=sink.name):
+            sink.check(arrow_schema(schema), output_mode=output_mode)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from onceward.cli.progress import _line, _ToConsole
+from onceward.cli.logs import _ToConsole
+from onceward.cli.progress import _line
 from onceward.epoch import Outage
 from onceward.identity import SinkName
 from onceward.spark.run import RunStatus
@@ -53,7 +54,7 @@ def test_rows_of_a_job_go_to_standard_output_while_the_line_is_shown(tmp_path: P
 def test_a_reader_of_the_log_that_goes_away_does_not_end_the_job() -> None:
     code = (
         "import logging, sys\n"
-        "from onceward.cli.progress import log_to_console\n"
+        "from onceward.cli.logs import log_to_console\n"
         "log_to_console(quiet=False)\n"
         "sys.stdin.readline()\n"
         "for _ in range(3):\n"

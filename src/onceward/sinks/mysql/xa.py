@@ -129,7 +129,8 @@ def roll_back(session: Session, transaction: TransactionName) -> None:
         if transaction not in prepared(session):
             return
         if time.monotonic() > deadline:
-            log.warning("%s cannot be rolled back while the connection that prepared it is open", transaction)
+            text = "%s cannot be rolled back while the connection that prepared it is open"
+            log.warning(text, transaction, extra={"transaction": transaction})
             return
         time.sleep(_BETWEEN_TRIES_S)
 

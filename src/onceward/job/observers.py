@@ -1,0 +1,95 @@
+"""Whoever looks on while a run delivers: its history, its log lines; on request also metrics and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import cloudpickle
+
+from onceward.api.config import ApiConfig
+from onceward.clock import SystemClock
+from onceward.contracts import AnySink
+from onceward.contracts.events import Listener
+from onceward.epoch import RunContext
+from onceward.history import HistoryLog, Recorder, log_event
+from onceward.identity import SinkName
+from onceward.spark.retention import retention_from
+from onceward.spark.run import Run
+from onceward.storage import LocalStorage
+from onceward.version import __version__
+
+if TYPE_CHECKING:
+    from onceward.api.server import ApiServer
+    from onceward.metrics import Meter
+
+
+class Observers:
+    """Of one run. Made before it, so that what cannot be had is told before anything moves; closed with it."""
+
+    def __init__(
+        self, checkpoint: Path, keep_history: str | int, *, sinks: Iterable[SinkName], api: ApiConfig | None = None
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._server: ApiServer | None = None
+        self._meter: Meter | None = None
+        if api is not None:
+            from onceward.api.server import ApiServer
+
+            self._server = ApiServer(api)
+            from onceward.metrics import Meter
+
+            self._meter = Meter(sinks)
+        self.recorder = Recorder(
+            HistoryLog(LocalStorage(checkpoint / "onceward")),
+            SystemClock(),
+            keep=retention_from(keep_history, option="keep_history"),
+            then=() if self._meter is None else (self._meter.finished,),
+        )
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Those that are told of every epoch, from the recovery on."""
+        return (self.recorder, log_event, *(() if self._meter is None else (self._meter,)))
+
+    def serve(self, run: Run, context: RunContext, max_unpublished: int) -> None:
+        """The run has begun: whoever asks is answered from now on."""
+        if self._server is None or self._meter is None:
+            return
+        from onceward.api.served import Served, look_beside
+        from onceward.metrics import StatusGauges, exposition
+        from onceward.metrics.gauges import RunLabels
+
+        registry, started_at = self._meter.registry, context.clock.now()
+        job = context.job
+        labels = RunLabels(job.name, job.generation, context.run, context.guarantee.value, __version__)
+        names = [sink.name for sink in context.sinks]
+        registry.register(
+            StatusGauges(run.status, labels, sinks=names, started_at=started_at, max_unpublished=max_unpublished)
+        )
+        self._server.serve(
+            Served(
+                run=run,
+                context=context,
+                recorder=self.recorder,
+                checkpoint=str(self._checkpoint),
+                started_at=started_at,
+                max_unpublished=max_unpublished,
+                metrics=lambda: exposition(registry),
+                look=look_beside(context, _copied),
+            )
+        )
+
+    def close(self) -> None:
+        """The run has ended. May be called again."""
+        with ExitStack() as closing:
+            if self._server is not None:
+                closing.callback(self._server.close)
+            closing.callback(self.recorder.close)
+
+
+def _copied(sink: AnySink) -> AnySink:
+    """As an executor would get it."""
+    return cloudpickle.loads(cloudpickle.dumps(sink))  # type: ignore[no-any-return,no-untyped-call]
