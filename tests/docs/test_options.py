@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from onceward import Hooks, Job, foreach_batch, sinks, sources
+from onceward.api import ApiConfig
 
 PAGES = Path(__file__).parents[2] / "docs" / "targets"
 SINKS = {
@@ -22,7 +23,7 @@ SINKS = {
     sinks.RedisSink: "redis",
     sinks.StdoutSink: "stdout",
 }
-PUBLIC = [*SINKS, Job, foreach_batch, Hooks, sources.KafkaSource, sources.offsets_for_monitoring]
+PUBLIC = [*SINKS, Job, foreach_batch, Hooks, ApiConfig, sources.KafkaSource, sources.offsets_for_monitoring]
 _ROW = re.compile(r"^\| ((?:`\w+`(?:, | and )?)+) \| ([^|]*) \|", re.MULTILINE)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,3 +146,13 @@ def test_every_event_is_a_line_at_the_level_debug_and_none_above_it(event: Event
     log.setLevel(logging.INFO)
     log_event(event)
     assert len(lines()) == 1
+
+
+def test_what_ends_the_command_is_a_line_too_and_nothing_else_is_printed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "onceward", "run", str(tmp_path / "nowhere.py"), "--log", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = [json.loads(text) for text in done.stderr.splitlines()]
+    assert (line["level"], line["exit_code"]) == ("ERROR", 2)
+    assert line["message"].startswith("ConfigurationError: there is no file")
+    assert "FILE" in line["hint"]

@@ -51,8 +51,8 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a job until it ends; Ctrl-C or SIGTERM finish the running epoch first."""
-    job = with_api(load_job(target), asked=api, bind=api_bind)
     quiet = log_as(log, quiet=json)
+    job = with_api(load_job(target), asked=api, bind=api_bind)
     with spark_log(job.name, shown=spark_log_shown) as log_file:
         if not quiet:
             err.print(f"starting Spark for {escape(job.name)} ...")

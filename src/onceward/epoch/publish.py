@@ -77,9 +77,12 @@ class Publisher:
     def publish_forgotten(self, epoch: int) -> None:
         """The same for one whose decision is no longer in the engine's log: its receipts prove that it was made."""
         with about(epoch=epoch):
-            found = survey_epoch(self._context, epoch, partial(settle_fates, self._context, epoch))
-            if self._context.watermark() < epoch:
-                self._end(found, contradiction)
+            self._publish_forgotten(epoch)
+
+    def _publish_forgotten(self, epoch: int) -> None:
+        found = survey_epoch(self._context, epoch, partial(settle_fates, self._context, epoch))
+        if self._context.watermark() < epoch:
+            self._end(found, contradiction)
 
     def _survey(self, epoch: int) -> EpochSurvey:
         """A manifest that is missing is looked for again: its driver may be about to write it."""

@@ -121,8 +121,7 @@ class Recorder:
     def _finished(self, *, everything: bool) -> list[EpochRecord]:
         """Those that Spark has reported, or will not any more; at the end also those that are still open."""
         now = self._clock.monotonic()
-        waiting = [] if everything else [one for one in self._ended if _awaits_report(*one, now)]
-        found = [one[0] for one in self._ended if one not in waiting]
+        found = [record for record, since in self._ended if everything or not _awaits_report(record, since, now)]
         return [*found, *self._open.values()] if everything else found
 
     def _finish(self, records: list[EpochRecord]) -> None:
@@ -133,8 +132,9 @@ class Recorder:
                 for record in records:
                     tell(record)
         finally:
+            gone = {id(record) for record in records}
             with self._folding:
-                self._ended = [one for one in self._ended if one[0] not in records]
+                self._ended = [one for one in self._ended if id(one[0]) not in gone]
 
     def _write(self, records: list[EpochRecord]) -> None:
         if not (records and self._writes):

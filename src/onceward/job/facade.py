@@ -25,7 +25,7 @@ from onceward.errors import ConfigurationError
 from onceward.identity import checked_name
 from onceward.job.checkpoint import open_job_checkpoint
 from onceward.job.observers import Observers
-from onceward.job.options import OUTPUT_MODES, check_together, checked_guarantee, chosen_sinks
+from onceward.job.options import OUTPUT_MODES, check_api, check_together, checked_guarantee, chosen_sinks
 from onceward.logs import about
 from onceward.recovery import Plan, describe
 from onceward.spark.current import for_checkpoint
@@ -99,6 +99,7 @@ class Job:
             )
         retention_from(self.keep_published)
         retention_from(self.keep_history, option="keep_history")
+        check_api(self.api)
         if self.max_unpublished_epochs < 1:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
         refuse_async_progress(self.options)

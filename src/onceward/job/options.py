@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pyspark import cloudpickle
 
+from onceward.api import ApiConfig
 from onceward.clock import SystemClock
 from onceward.contracts import (
     AnySink,
@@ -88,3 +89,11 @@ def accepted_from(accept: str | Iterable[str]) -> frozenset[Accept]:
     except ValueError as error:
         known = ", ".join(a.value for a in Accept)
         raise ConfigurationError(f"cannot accept: {error}", hint=f"use one of: {known}") from None
+
+
+def check_api(api: object) -> None:
+    """Refuse `api=True` and the like."""
+    if api is not None and not isinstance(api, ApiConfig):
+        raise ConfigurationError(
+            f"api={api!r} is no ApiConfig", hint="from onceward.api import ApiConfig; Job(..., api=ApiConfig())"
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,3 +76,28 @@ def test_the_command_gives_a_job_an_api_and_keeps_what_the_job_says(tmp_path: Pa
     own = replace(plain, api=ApiConfig(port=1, names=["a"]))
     assert with_api(own, asked=True, bind=None).api == own.api
     assert with_api(own, asked=True, bind="127.0.0.1:2").api == ApiConfig(port=2, names=["a"])
+
+
+def test_an_api_that_is_no_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Job(name="j", checkpoint=tmp_path, pipeline=print, sinks=[FileSink(tmp_path)], api=True)  # type: ignore[arg-type]
+    assert "ApiConfig" in (refused.value.hint or "")
+
+
+def test_without_the_extra_everything_but_the_server_is_there() -> None:
+    """The message says what to install."""
+    program = """
+import sys
+for name in ("fastapi", "uvicorn", "prometheus_client", "pydantic", "starlette", "anyio"):
+    sys.modules[name] = None
+import onceward.cli.main
+from onceward.api.server import ApiServer
+from onceward.api import ApiConfig
+from onceward.errors import ConfigurationError
+try:
+    ApiServer(ApiConfig())
+except ConfigurationError as error:
+    print(error.hint)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["run: pip install 'onceward[api]'"], done.stderr
