@@ -127,14 +127,21 @@ class Recorder:
     def _finish(self, records: list[EpochRecord]) -> None:
         """Write first, then forget: whoever asks may find a record twice, but always finds it."""
         try:
+            self._tell(records)
             self._write(records)
-            for tell in self._then:
-                for record in records:
-                    tell(record)
         finally:
             gone = {id(record) for record in records}
             with self._folding:
                 self._ended = [one for one in self._ended if id(one[0]) not in gone]
+
+    def _tell(self, records: list[EpochRecord]) -> None:
+        for record in records:
+            for tell in self._then:
+                try:
+                    tell(record)
+                except Exception:
+                    text = "a listener failed over the record of epoch %d"
+                    log.warning(text, record.epoch, exc_info=True, extra={"epoch": record.epoch})
 
     def _write(self, records: list[EpochRecord]) -> None:
         if not (records and self._writes):

@@ -99,3 +99,13 @@ def test_old_files_go_once_all_of_them_is_old(keep: Retention, left: list[int]) 
         history.write([record(epoch), record(epoch + 1)])
     history.prune(keep, START + timedelta(minutes=9))
     assert epochs(history.read()) == left
+
+
+def test_the_newest_below_an_epoch_are_a_page() -> None:
+    history = HistoryLog(MemoryStorage())
+    for first in range(0, 12, 3):
+        history.write([record(epoch) for epoch in range(first, first + 3)])
+    assert epochs(history.newest(2, below=8)) == [6, 7]
+    assert epochs(history.newest(4, below=5)) == [1, 2, 3, 4]
+    assert epochs(history.newest(9, below=2)) == [0, 1]
+    assert epochs(history.newest(9, below=0)) == []

@@ -104,3 +104,64 @@ def test_a_storage_that_fails_ends_the_history_and_not_the_job() -> None:
     recording(settled(0))
     recording.close()
     recording(settled(1))
+
+
+def test_what_is_in_flight_can_be_asked_for_before_it_is_written() -> None:
+    storage = MemoryStorage()
+    recording = recorder(storage, every_s=60)
+    recording.begin(RunId("run"))
+    recording(begun(0))
+    recording(settled(0))
+    recording(begun(1))
+    assert not storage.names("history")
+    assert [(one.epoch, one.outcome) for one in recording.in_flight()] == [(0, "settled"), (1, "open")]
+    recording.close()
+
+
+def test_a_record_can_always_be_found_in_flight_or_on_disk() -> None:
+    """Asked at the very moment at which it is written: it is forgotten only afterwards."""
+
+    class Asked(MemoryStorage):
+        found: list[list[int]]
+
+        def create(self, path: str, data: bytes) -> bool:
+            self.found.append([one.epoch for one in recording.in_flight()])
+            return super().create(path, data)
+
+    storage = Asked()
+    storage.found = []
+    recording = recorder(storage)
+    recording.begin(RunId("run"))
+    recording(settled(0))
+    until(lambda: bool(storage.names("history")))
+    assert storage.found == [[0]]
+    until(lambda: not recording.in_flight())
+    recording.close()
+
+
+def test_whoever_wants_each_finished_record_gets_it_also_where_none_is_kept() -> None:
+    storage, finished = MemoryStorage(), []
+    recording = Recorder(
+        HistoryLog(storage), SystemClock(), keep=Retention(epochs=0), every_s=0.01, then=(finished.append,)
+    )
+    recording.begin(RunId("run"))
+    recording(settled(0))
+    recording(settled(1))
+    recording.close()
+    assert [one.epoch for one in finished] == [0, 1]
+    assert not storage.names("history")
+    assert not [one for one in recording.in_flight() if one.outcome == "open"]
+
+
+def test_whoever_fails_over_a_record_disturbs_nobody() -> None:
+    def fail(record: object) -> None:
+        raise RuntimeError("no")
+
+    storage = MemoryStorage()
+    recording = Recorder(HistoryLog(storage), SystemClock(), keep=KEEP, every_s=0.01, then=(fail,))
+    recording.begin(RunId("run"))
+    recording(settled(0))
+    until(lambda: bool(storage.names("history")))
+    recording(settled(1))
+    recording.close()
+    assert [one.epoch for one in HistoryLog(storage).read()] == [0, 1]
