@@ -115,7 +115,7 @@ def epoch(request: Request, epoch: EpochNumber) -> models.Epoch:
 
 @v1.get("/summary", tags=["epochs"])
 def summarised(
-    request: Request, epochs: Annotated[int, Query(ge=1, le=10_000, description="over so many epochs")] = 1000
+    request: Request, epochs: Annotated[int, Query(ge=1, le=5000, description="over so many epochs")] = 1000
 ) -> models.Summary:
     """Totals and percentiles over the newest epochs."""
     return models.Summary.model_validate(summary(_served(request).newest(epochs)))

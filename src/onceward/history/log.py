@@ -64,28 +64,24 @@ class HistoryLog:
 
     def read(self, *, first: int = 0, last: int | None = None) -> list[EpochRecord]:
         """The attempts at these epochs, in the order of epochs and then of time."""
-        found: dict[object, EpochRecord] = {}
-        for name in self._names():
-            if name.last >= first and (last is None or name.first <= last):
-                for record in self._records(name):
-                    if record.epoch >= first and (last is None or record.epoch <= last):
-                        found[(record.epoch, record.run, record.times.get("begun"), record.outcome)] = record
-        return sorted(found.values(), key=lambda record: (record.epoch, _when(record)))
+        names = [name for name in self._names() if name.last >= first and (last is None or name.first <= last)]
+        records = (record for name in names for record in self._records(name))
+        return _ordered(record for record in records if _is_between(record, first, last))
 
     def newest(self, count: int, *, below: int | None = None) -> list[EpochRecord]:
         """The attempts at the newest so many epochs that are known, of those below `below` where it is given."""
         last = None if below is None else below - 1
-        found: set[int] = set()
-        first = 0
-        for name in reversed(self._names()):
-            if last is not None and name.first > last:
-                continue
-            found.update(record.epoch for record in self._records(name) if last is None or record.epoch <= last)
-            first = name.first
-            if len(found) >= count:
+        found: list[EpochRecord] = []
+        epochs: set[int] = set()
+        # From the newest file on, as far as needed. One that goes far back may hold newer epochs, too.
+        names = [name for name in self._names() if last is None or name.first <= last]
+        for name in sorted(names, key=lambda name: name.last, reverse=True):
+            if len(epochs) >= count and name.last < sorted(epochs)[-count]:
                 break
-        wanted = sorted(found)[-count:]
-        return self.read(first=max(first, wanted[0]), last=last) if wanted else []
+            found = [*(record for record in self._records(name) if _is_between(record, 0, last)), *found]
+            epochs = {record.epoch for record in found}
+        lowest = min(sorted(epochs)[-count:], default=0)
+        return _ordered(record for record in found if record.epoch >= lowest)
 
     def compact(self) -> None:
         """Put small files together, the oldest first, once there are many."""
@@ -138,3 +134,13 @@ class HistoryLog:
 
 def _when(record: EpochRecord) -> float:
     return record.newest.timestamp() if record.newest is not None else 0.0
+
+
+def _is_between(record: EpochRecord, first: int, last: int | None) -> bool:
+    return record.epoch >= first and (last is None or record.epoch <= last)
+
+
+def _ordered(records: Iterable[EpochRecord]) -> list[EpochRecord]:
+    """By epoch and time, each once: see the module's docstring."""
+    found = {(one.epoch, one.run, one.times.get("begun"), one.outcome): one for one in records}
+    return sorted(found.values(), key=lambda record: (record.epoch, _when(record)))

@@ -36,6 +36,7 @@ class Run:
         self._closed = False
         # Whoever ends the run holds it; who comes second finds it ended.
         self._ending = threading.RLock()
+        self._is_stopping = False
         self._asked_to_stop = threading.Event()
         self._stop_is_taken = threading.Lock()
         self._stop_failed: OncewardError | None = None
@@ -101,8 +102,8 @@ class Run:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to stop, from another thread or by `onceward stop`."""
-        return self._asked_to_stop.is_set()
+        """Whether it is being stopped, or was asked to: from another thread, or by `onceward stop`."""
+        return self._is_stopping or self._asked_to_stop.is_set()
 
     def request_stop(self) -> None:
         """Ask it to stop between two epochs, from any thread; returns at once.
@@ -133,6 +134,7 @@ class Run:
         An epoch that is not staged by then is cancelled (`EpochTimedOut`): it is aborted and runs again at the next
         start. What is not published by then stays staged (`PublishFailed`). It never waits without end.
         """
+        self._is_stopping = True
         with self._ending:
             self._stop(timeout_s)
 
