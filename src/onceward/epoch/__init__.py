@@ -1,10 +1,11 @@
 """The protocol of an epoch: *stage → decide → publish → settle*, without Spark.
 
 `stage` runs on executors, everything else on the driver. The engine (Spark, or the harness in `onceward.testing`) calls
-`Coordinator.begin`, runs `stage_slot` for every partition, calls `Coordinator.pre_commit`, and writes its commit log;
-the `Publisher` sees that and publishes.
+`stage_epoch`, in which it runs `stage_slot` for every partition and calls `Coordinator.finish`, and writes its commit
+log; the `Publisher` sees that and publishes.
 """
 
+from onceward.epoch.attempts import stage_epoch
 from onceward.epoch.coordinator import Coordinator
 from onceward.epoch.decided import EpochSurvey, Publish, ReportLost, Settle, decided_step, survey_epoch
 from onceward.epoch.deliver import Outage, SinkDelivery, slot_values
@@ -58,6 +59,7 @@ __all__ = [
     "settle_fates",
     "since_of",
     "slot_values",
+    "stage_epoch",
     "stage_slot",
     "survey_epoch",
     "survivors",

@@ -13,7 +13,7 @@ from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import abort_transactions
 from onceward.epoch.run_context import RunContext, notify
 from onceward.epoch.stage import EpochAssignment, SinkAck, SlotAck
-from onceward.epoch.takeover import highest_taken
+from onceward.epoch.takeover import highest_taken, take_over
 from onceward.epoch.verify import refuse_missing
 from onceward.errors import CheckpointRolledBack, DamagedFile, EpochLost, Fenced, OutputLost
 from onceward.identity import Fingerprint, SinkName, TransactionName
@@ -83,6 +83,25 @@ class Coordinator:
             immediate=guarantee is not Guarantee.EXACTLY_ONCE,
         )
         return self._announce(assignment) if guarantee is Guarantee.AT_MOST_ONCE else assignment
+
+    def begin_again(self, epoch: int) -> EpochAssignment | None:
+        """As `begin`, after staging failed in this run: the epoch is taken over from ourselves.
+
+        To the register that is a driver that died and another one that took its epoch. What the first staging has left,
+        and what a stray task of it still writes, bears a lower takeover number: it is aborted here, or later as an
+        orphan, and no manifest that counts can name it. A manifest of it, if it was written, is void.
+
+        May be called again when it fails; the number only grows. An epoch that is published already is not taken over.
+        """
+        if epoch in self._published:
+            return self.begin(epoch)
+        # Only we could let our engine decide it, and we have not: if it is decided, another driver did it.
+        decided = self._context.decisions.decided() >= epoch
+        takeover = None if decided else take_over(self._context, epoch)
+        if takeover is None:
+            raise _fenced(epoch)
+        self._takeovers[epoch] = takeover
+        return self.begin(epoch)
 
     def finish(self, assignment: EpochAssignment, acks: Sequence[SlotAck], limits: PublishLimits | None = None) -> None:
         """All slots are staged: look at it, let go what may go before the decision, then write the manifest.

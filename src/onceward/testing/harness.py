@@ -16,12 +16,22 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 
 from onceward.admin import warn_of_strays
 from onceward.contracts import AnySink, Clock, Guarantee, Hooks, Storage, TwoPhaseCommitSink
 from onceward.contracts.events import Listener
-from onceward.epoch import Coordinator, EpochAssignment, Publisher, PublishLimits, RunContext, SlotAck, stage_slot
-from onceward.errors import OncewardError
+from onceward.epoch import (
+    Coordinator,
+    EpochAssignment,
+    Publisher,
+    PublishLimits,
+    RunContext,
+    SlotAck,
+    stage_epoch,
+    stage_slot,
+)
+from onceward.errors import OncewardError, StorageFailed
 from onceward.identity import JobName, SinkName
 from onceward.journal import IdentityFile, KeptLog
 from onceward.recovery import Accept, Plan, look_at, open_checkpoint
@@ -73,7 +83,8 @@ class Behaviour:
     `lost_attempts` says how many attempts of a slot are staged whole and then thrown away before the one that counts;
     `leaves_zombie` whether another attempt lives on and writes when `Harness.zombies` is let loose; `publishes` whether
     the publisher runs after this decision (if not, a later one, or the end of the life, publishes both); `interrupts`
-    is called between the tasks of an epoch; `runs_on` gives a task its assignment as it is understood on its host.
+    is called between the tasks of an epoch; `runs_on` gives a task its assignment as it is understood on its host;
+    `tolerable_failures` is how often in a row an epoch is staged again in the same life after it failed.
     """
 
     lost_attempts: Callable[[int, int], int] = lambda epoch, slot: 0
@@ -82,6 +93,7 @@ class Behaviour:
     interrupts: Callable[[Publisher], None] = lambda publisher: None
     runs_on: Callable[[EpochAssignment, int], EpochAssignment] = lambda assignment, slot: assignment
     partitions: Callable[[int], int] = lambda epoch: 2
+    tolerable_failures: int = 0
     hooks: Hooks = field(default_factory=Hooks)
     listeners: tuple[Listener, ...] = ()
     accepted: frozenset[Accept] = frozenset()
@@ -280,10 +292,19 @@ class _Driver:
     _attempts: int = 0
 
     def foreach_batch(self, batch: Batch) -> None:
-        assignment = self.coordinator.begin(batch.epoch)
-        if assignment is None:
-            return
-        self.coordinator.finish(assignment, self._stage(assignment, batch), self.harness.limits)
+        computations = count()
+
+        def work(assignment: EpochAssignment | None) -> None:
+            # No two computations agree.
+            computed = replace(batch, version=f"{batch.version}.{next(computations)}")
+            if assignment is not None:
+                self.coordinator.finish(assignment, self._stage(assignment, computed), self.harness.limits)
+
+        stage_epoch(self.coordinator, batch.epoch, work, self._tolerates)
+
+    def _tolerates(self, error: Exception, failures: int) -> bool:
+        few = failures < self.behaviour.tolerable_failures
+        return few and (isinstance(error, TargetError) or getattr(error, "exit_code", 0) == StorageFailed.exit_code)
 
     def _stage(self, assignment: EpochAssignment, batch: Batch) -> list[SlotAck]:
         acks = []

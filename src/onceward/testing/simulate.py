@@ -122,8 +122,7 @@ class Simulation:
         return self.story
 
     def _faults(self) -> RandomFaults:
-        rng = self.rng
-        strong = rng.random() < 0.5
+        rng, strong = self.rng, self.rng.random() < 0.5
         rates = Rates(
             crash=rng.choice((0.0, 0.005, 0.02)),
             lost_reply=rng.choice((0.0, 0.01, 0.1)),
@@ -138,7 +137,7 @@ class Simulation:
     def _behaviour(self) -> Behaviour:
         rng = self.rng
         lost, stray, lazy = rng.choice((0.0, 0.2)), rng.choice((0.0, 0.2)), rng.choice((0.0, 0.5))
-        slots = rng.randint(1, 3)
+        slots, tolerable = rng.randint(1, 3), rng.choice((0, 0, 2))
 
         def interrupt(publisher: Publisher) -> None:
             drawn = rng.random()
@@ -157,6 +156,7 @@ class Simulation:
             publishes=lambda epoch: rng.random() >= lazy,
             interrupts=interrupt,
             partitions=lambda epoch: slots,
+            tolerable_failures=tolerable,
         )
 
     def _one_life(self) -> None:
