@@ -1,4 +1,8 @@
-"""An epoch of ten rows, trigger to trigger, against a `foreachBatch` that does nothing at all."""
+"""An epoch of ten rows, trigger to trigger, against a `foreachBatch` that does nothing at all.
+
+A `Job` without state sets Spark's faster file manager itself. So there are two peers: one as Spark comes, and one whose
+user has found that setting.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from benchmarks.measure import Ratio, interleaved, session
-from onceward import foreach_batch
+from onceward import Hooks, Job
 from onceward.sinks import FileSink, SQLiteSink
+from onceward.spark.defaults import FILE_SYSTEM_MANAGER, MANAGER
 
 EPOCHS = 40
 SKIPPED = 8
@@ -39,9 +44,18 @@ def between_epochs(
         begun.append(time.perf_counter())
         handler(batch, epoch)
 
-    stream = spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(source))
-    writer = stream.writeStream.foreachBatch(handle).option("checkpointLocation", str(checkpoint))
+    writer = rows(spark, source).writeStream.foreachBatch(handle).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
+    return median_between(begun)
+
+
+def rows(spark: SparkSession, source: Path) -> DataFrame:
+    """One file an epoch."""
+    return spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(source))
+
+
+def median_between(begun: list[float]) -> float:
+    """Of the epochs once the query is warm."""
     return statistics.median(after - before for before, after in itertools.pairwise(begun[SKIPPED:]))
 
 
@@ -60,21 +74,35 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
 
         return between_epochs(spark, source, consume, folder / f"consume-{next(numbers)}")
 
+    def nothing_faster() -> float:
+        spark.conf.set(MANAGER, FILE_SYSTEM_MANAGER)
+        try:
+            return nothing()
+        finally:
+            spark.conf.unset(MANAGER)
+
     def onceward_to(kind: str) -> Callable[[], float]:
         def deliver() -> float:
             work = folder / f"{kind}-{next(numbers)}"
-            sink = FileSink(work / "out") if kind == "files" else SQLiteSink(work / "out.db", table="rows")
             work.mkdir()
-            delivery = foreach_batch(name="bench", checkpoint=work / "checkpoint", sinks=[sink])
-            seconds = between_epochs(spark, source, delivery, work / "checkpoint")
-            delivery.close()
-            return seconds
+            begun: list[float] = []
+            Job(
+                name="bench",
+                checkpoint=work / "checkpoint",
+                pipeline=lambda session: rows(session, source),
+                sinks=[FileSink(work / "out") if kind == "files" else SQLiteSink(work / "out.db", table="rows")],
+                trigger="available-now",
+                hooks=Hooks(on_begin=lambda epoch: begun.append(time.perf_counter())),
+            ).run(spark)
+            return median_between(begun)
 
         return deliver
 
+    peers = {"no-op foreachBatch": "<= 1.5", "no-op foreachBatch, faster manager": "<= 2"}
     medians = interleaved(
         {
             "no-op foreachBatch": nothing,
+            "no-op foreachBatch, faster manager": nothing_faster,
             "foreachBatch that reads the rows": noop_format,
             "FileSink": onceward_to("files"),
             "SQLiteSink": onceward_to("sqlite"),
@@ -82,12 +110,11 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
         repeats=5,
         console=console,
     )
-    peer = medians["no-op foreachBatch"]
-    for name in ("FileSink", "SQLiteSink"):
+    for name, (peer, goal) in itertools.product(("FileSink", "SQLiteSink"), peers.items()):
         yield Ratio(
-            f"epoch of 10 rows, {name} / no-op foreachBatch",
+            f"epoch of 10 rows, {name} / {peer}",
             f"{medians[name] * 1000:.0f} ms",
-            f"{peer * 1000:.0f} ms",
-            medians[name] / peer,
-            "<= 1.5",
+            f"{medians[peer] * 1000:.0f} ms",
+            medians[name] / medians[peer],
+            goal,
         )

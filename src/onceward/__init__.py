@@ -28,6 +28,7 @@ from onceward.contracts import (
 from onceward.errors import OncewardError
 from onceward.identity import Fingerprint, Generation, JobIdentity, TransactionName
 from onceward.lazy import __getattr__ as __getattr__
+from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.version import __version__
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyCommitted",
     "CheckpointCommitter",
+    "CheckpointConfig",
     "Committed",
     "Fingerprint",
     "Generation",

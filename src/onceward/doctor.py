@@ -12,6 +12,7 @@ from onceward.contracts import AnySink, Finding, Guarantee, Severity
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.job import Job, chosen_sinks, inspect_job_checkpoint, workload_of
 from onceward.recovery import describe
+from onceward.spark.defaults import check_settings
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_retention
 from onceward.storage import local_path
@@ -24,7 +25,7 @@ def examine(job: Job, spark: SparkSession) -> Iterator[Finding]:
     yield Finding("Spark", Severity.OK, f"PySpark {pyspark_version}, {spark.sparkContext.master}")
     yield from _disk(job)
     try:
-        check_retention(spark, job.max_unpublished_epochs)
+        check_retention(spark, job.max_unpublished_epochs, job.checkpointing.retained)
     except OncewardError as error:
         yield _wrong("Spark's log", error)
     try:
@@ -35,6 +36,10 @@ def examine(job: Job, spark: SparkSession) -> Iterator[Finding]:
     except Exception as error:
         yield Finding("pipeline", Severity.ERROR, f"it cannot be built: {type(error).__name__}: {error}")
         return
+    try:
+        check_settings(frame, local_path(job.checkpoint), job.checkpointing)
+    except OncewardError as error:
+        yield _wrong("checkpointing", error)
     yield Finding("pipeline", Severity.OK, f"a stream of {len(frame.columns)} columns: {', '.join(frame.columns)}")
     chosen: list[AnySink] = []
     for sink in job.sinks:

@@ -195,7 +195,7 @@ class SourceUnavailable(OncewardError):
 
 
 class EpochTimedOut(OncewardError):
-    """The epoch ran longer than `epoch_timeout_s`. It was cancelled and what it staged was aborted."""
+    """The epoch ran longer than the `timeout` of its checkpoints. It was cancelled and what it staged was aborted."""
 
     exit_code = 3
 

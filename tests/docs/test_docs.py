@@ -22,6 +22,7 @@ from onceward.testing.servers import RedisServer
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
+CHECKPOINTS = ROOT / "docs" / "checkpoints.md"
 FILES = ROOT / "docs" / "targets" / "files.md"
 KAFKA = ROOT / "docs" / "targets" / "kafka.md"
 MIGRATING = ROOT / "docs" / "migrating.md"
@@ -77,7 +78,7 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    executed = {README, MIGRATING, WRITING_A_SINK, FILES, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE, STDOUT}
+    executed = {README, CHECKPOINTS, MIGRATING, WRITING_A_SINK, FILES, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE, STDOUT}
     assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
@@ -91,7 +92,9 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
     assert int(passed[1]) > 40, printed
 
 
-@pytest.mark.parametrize("page", [FILES, KAFKA, MIGRATING, MYSQL, POSTGRES, SQLITE, STDOUT], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [CHECKPOINTS, FILES, KAFKA, MIGRATING, MYSQL, POSTGRES, SQLITE, STDOUT], ids=lambda page: page.stem
+)
 def test_what_a_page_constructs_can_be_constructed(page: Path) -> None:
     """How it behaves is tested against the server."""
     for block in blocks(page, "python"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onceward import Hooks, Job, foreach_batch, sinks, sources
+from onceward import CheckpointConfig, Hooks, Job, foreach_batch, sinks, sources
 from onceward.api import ApiConfig
 
 PAGES = Path(__file__).parents[2] / "docs" / "targets"
@@ -23,7 +23,16 @@ SINKS = {
     sinks.RedisSink: "redis",
     sinks.StdoutSink: "stdout",
 }
-PUBLIC = [*SINKS, Job, foreach_batch, Hooks, ApiConfig, sources.KafkaSource, sources.offsets_for_monitoring]
+PUBLIC = [
+    *SINKS,
+    Job,
+    CheckpointConfig,
+    foreach_batch,
+    Hooks,
+    ApiConfig,
+    sources.KafkaSource,
+    sources.offsets_for_monitoring,
+]
 _ROW = re.compile(r"^\| ((?:`\w+`(?:, | and )?)+) \| ([^|]*) \|", re.MULTILINE)
 
 
@@ -33,7 +42,7 @@ def parameters(of: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 def options_table(page: str) -> dict[str, str]:
     """What the page's table of options says of their defaults; it is the one whose second column is called default."""
-    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    text = (PAGES / f"{page}.md").resolve().read_text(encoding="utf-8")
     tables = re.findall(r"^\| option \| default \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     rows = [row for table in tables for row in _ROW.findall(table)]
     return {name: default for names, default in rows for name in re.findall(r"\w+", names.replace(" and ", " "))}
@@ -53,7 +62,15 @@ def test_each_option_is_on_the_page(sink: Callable[..., Any], page: str) -> None
     assert missing == []
 
 
-@pytest.mark.parametrize(("sink", "page"), SINKS.items(), ids=SINKS.values())
+def test_each_setting_of_checkpoints_is_on_their_page() -> None:
+    assert set(options_table("../checkpoints")) == set(parameters(CheckpointConfig))
+
+
+@pytest.mark.parametrize(
+    ("sink", "page"),
+    [*SINKS.items(), (CheckpointConfig, "../checkpoints")],
+    ids=[*SINKS.values(), "checkpoints"],
+)
 def test_the_page_names_no_other_options_and_their_defaults_as_they_are(sink: Callable[..., Any], page: str) -> None:
     documented, real = options_table(page), parameters(sink)
     assert documented

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from onceward import Hooks
+from onceward import CheckpointConfig, Hooks
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.spark.run import Run
@@ -117,7 +117,9 @@ def test_an_epoch_that_takes_too_long_is_cancelled_aborted_and_delivered_by_the_
 ) -> None:
     """Once while the driver stages it, once while the executors do."""
     gate = Gate(workspace.work, file=1)
-    job = workspace.job(pipeline=lambda session: gate.stream(workspace, session), epoch_timeout_s=5.0)
+    job = workspace.job(
+        pipeline=lambda session: gate.stream(workspace, session), checkpointing=CheckpointConfig(timeout=5.0)
+    )
     monkeypatch.setattr(TimerOfTheGate, "reached", gate.reached, raising=False)
     monkeypatch.setattr(threading, "Timer", TimerOfTheGate)
     workspace.add_files(2)

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceward import Hooks, foreach_batch
+from onceward import CheckpointConfig, Hooks, foreach_batch
 from onceward.contracts import Handle, Outcome, SlotContext
 from onceward.errors import CheckpointCopied, ConfigurationError, EpochTimedOut, Fenced, PublishFailed
 from onceward.journal import IdentityFile
@@ -297,7 +297,7 @@ def test_s77_a_sink_that_hangs_while_the_driver_stages_is_bounded_by_the_epochs_
     # The first epoch of a run is staged by executors, the next one by the driver.
     sinks = [LockedWhileStaging(workspace.files, opening, first_epoch=2), SQLiteSink(workspace.database, table="t")]
     with pytest.raises(EpochTimedOut, match="staging on the driver has not come back") as caught:
-        workspace.job(sinks, epoch_timeout_s=8.0).run(spark)
+        workspace.job(sinks, checkpointing=CheckpointConfig(timeout=8.0)).run(spark)
     assert caught.value.epoch == 2
     assert {row["file"] for row in workspace.in_table()} <= {0, 1}
     opening.touch()

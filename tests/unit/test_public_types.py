@@ -4,7 +4,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from onceward import Job, foreach_batch
+from onceward import CheckpointConfig, Job, foreach_batch
 from onceward.contracts import Guarantee
 from onceward.job.options import OUTPUT_MODES
 from onceward.sinks import FileSink, KafkaSink, MySQLSink, PostgresSink, RedisSink, SQLiteSink
@@ -14,12 +14,15 @@ from onceward.sinks.kafka import options as kafka
 from onceward.sinks.mysql import options as mysql
 from onceward.sinks.postgres import options as postgres
 from onceward.sinks.redis import options as redis
+from onceward.spark.checkpoint_config import BACKENDS, ON_STOP
 
 OFFERED = [
     (Job, "output_mode", OUTPUT_MODES),
     (foreach_batch, "output_mode", OUTPUT_MODES),
     (Job, "guarantee", [one.value for one in Guarantee]),
     (foreach_batch, "guarantee", [one.value for one in Guarantee]),
+    (CheckpointConfig, "on_stop", ON_STOP),
+    (CheckpointConfig, "state_backend", BACKENDS),
     (PostgresSink.__init__, "mode", postgres.MODES),
     (MySQLSink.__init__, "mode", mysql.MODES),
     (SQLiteSink.__init__, "mode", ("append", "upsert")),

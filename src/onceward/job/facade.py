@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,20 +23,29 @@ from onceward.contracts import (
     Workload,
 )
 from onceward.epoch import PublishLimits, Watchdog
-from onceward.errors import ConfigurationError
+from onceward.errors import ConfigurationError, Fenced
 from onceward.identity import checked_name
 from onceward.job.checkpoint import open_job_checkpoint
 from onceward.job.observers import Observers
-from onceward.job.options import OUTPUT_MODES, check_api, check_together, checked_guarantee, chosen_sinks
+from onceward.job.options import (
+    OUTPUT_MODES,
+    check_api,
+    check_checkpointing,
+    check_together,
+    checked_guarantee,
+    chosen_sinks,
+)
 from onceward.logs import about
-from onceward.recovery import Plan, describe
+from onceward.recovery import Opened, Plan, describe
+from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.spark.current import for_checkpoint
-from onceward.spark.defaults import most_tasks, query_defaults
+from onceward.spark.defaults import check_settings, most_tasks, query_settings
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.held import Hold, hold
 from onceward.spark.options import refuse_async_progress, trigger_arguments
 from onceward.spark.progress import engine_reports
 from onceward.spark.query_id import is_running_on, wait_for_name
+from onceward.spark.removal import remove_checkpoint
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.schema import check_sinks
@@ -57,13 +68,13 @@ class Job:
     at-most-once; a job whose sinks cannot give it is refused.
 
     Staging runs ahead of publishing by at most `max_unpublished_epochs`. A target that takes nothing for
-    `publish_deadline_s` ends the job, and what is decided is published at the next start. An epoch that takes longer
-    than `epoch_timeout_s` is aborted; None: it may. One of up to `small_epoch_rows` rows is staged by the driver
-    itself, which is faster. `keep_published` ("24 hours", or a number of epochs) keeps what write-ahead sinks have
-    published, so that `onceward replay` can send it again to a target that was restored. `keep_history` says for how
-    many epochs, or how long, `onceward checkpoints` can tell what became of each. `api` (an `ApiConfig`) lets programs
-    on this host ask the running job and stop it; None: nobody can. `hooks` are called at each step of an epoch.
-    `options` go to Spark's `writeStream`.
+    `publish_deadline_s` ends the job, and what is decided is published at the next start. An epoch of up to
+    `small_epoch_rows` rows is staged by the driver itself, which is faster. `checkpointing` says how often and how
+    patiently epochs are made, and in what state is kept. `keep_published` ("24 hours", or a number of epochs) keeps
+    what write-ahead sinks have published, so that `onceward replay` can send it again to a target that was restored.
+    `keep_history` says for how many epochs, or how long, `onceward checkpoints` can tell what became of each. `api` (an
+    `ApiConfig`) lets programs on this host ask the running job and stop it; None: nobody can. `hooks` are called at
+    each step of an epoch. `options` go to Spark's `writeStream`.
     """
 
     name: str
@@ -74,9 +85,9 @@ class Job:
     trigger: str | None = None
     guarantee: GuaranteeName = "exactly-once"
     max_unpublished_epochs: int = 10
-    epoch_timeout_s: float | None = None
     publish_deadline_s: float = 600.0
     small_epoch_rows: int = 1000
+    checkpointing: CheckpointConfig = field(default_factory=CheckpointConfig)
     keep_published: str | int = 0
     keep_history: str | int = 10_000
     api: ApiConfig | None = None
@@ -89,6 +100,8 @@ class Job:
         check_together(self.sinks, checked_guarantee(self.guarantee))
         local_path(self.checkpoint)
         trigger_arguments(self.trigger)
+        check_checkpointing(self.checkpointing)
+        self.checkpointing.trigger(self.trigger)
         if self.output_mode not in OUTPUT_MODES:
             raise ConfigurationError(
                 f"output_mode {self.output_mode!r} is unknown", hint=f"use one of: {', '.join(OUTPUT_MODES)}"
@@ -97,11 +110,15 @@ class Job:
             raise ConfigurationError(
                 "pipeline is not a function", hint="give a function that takes a SparkSession and returns a DataFrame"
             )
-        retention_from(self.keep_published)
         retention_from(self.keep_history, option="keep_history")
         check_api(self.api)
+        if retention_from(self.keep_published).keeps_any and self.checkpointing.on_stop == "delete":
+            raise ConfigurationError(
+                "keep_published keeps rows in the checkpoint, and on_stop='delete' removes it", hint="drop one of them"
+            )
         if self.max_unpublished_epochs < 1:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
+        self.checkpointing.check_retained(self.max_unpublished_epochs)
         refuse_async_progress(self.options)
 
     def __repr__(self) -> str:
@@ -148,8 +165,9 @@ class Job:
         observers: Observers,
     ) -> Run:
         guarantee = Guarantee(self.guarantee)
-        check_retention(spark, self.max_unpublished_epochs)
+        check_retention(spark, self.max_unpublished_epochs, self.checkpointing.retained)
         root, frame = local_path(self.checkpoint), self.stream(spark)
+        check_settings(frame, root, self.checkpointing)
         sinks = chosen_sinks(self.sinks, guarantee, watchdog)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
         _warn(sinks, workload_of(self, frame))
@@ -182,26 +200,39 @@ class Job:
             .option("checkpointLocation", str(root))
             .foreachBatch(delivery)
         )
-        if self.trigger is not None:
-            writer = writer.trigger(**trigger_arguments(self.trigger))  # type: ignore[arg-type]
+        if (trigger := self.checkpointing.trigger(self.trigger)) is not None:
+            writer = writer.trigger(**trigger_arguments(trigger))  # type: ignore[arg-type]
         wait_for_name(spark, self.name)
         try:
-            with query_defaults(frame, root):
+            with query_settings(frame, root, self.checkpointing):
                 query = writer.start()
         except BaseException:
             delivery.close(timeout_s=0)
             raise
         observers.recorder.ask(engine_reports(query))
         held.given_to(delivery, lambda: query.isActive)
-        run = Run(self.name, query, delivery, opened.context)
+        run = Run(self.name, query, delivery, opened.context, at_clean_end=partial(self._after, opened, watchdog))
         observers.serve(run, opened.context, self.max_unpublished_epochs)
         return run
+
+    def _after(self, opened: Opened, watchdog: Watchdog) -> None:
+        """The run has come to a clean end. Whoever has started another one since keeps the checkpoint."""
+        if self.checkpointing.on_stop == "delete":
+            root = local_path(self.checkpoint)
+            with suppress(Fenced):
+                held = hold(root, self.name, watchdog)
+                try:
+                    remove_checkpoint(root, opened.context)
+                finally:
+                    held.release()
 
     @property
     def _limits(self) -> DeliveryLimits:
         return DeliveryLimits(
             max_unpublished_epochs=self.max_unpublished_epochs,
-            epoch_timeout_s=self.epoch_timeout_s,
+            timeout_s=self.checkpointing.timeout_s,
+            min_pause_s=self.checkpointing.min_pause_s,
+            tolerable_failures=self.checkpointing.tolerable_failures,
             small_epoch_rows=self.small_epoch_rows,
             publish=self.publish_limits,
         )
@@ -272,7 +303,8 @@ def foreach_batch(
 
 def workload_of(job: Job, frame: DataFrame) -> Workload:
     """What the job will ask of its sinks, as far as it can be known before the first epoch."""
-    return Workload(most_tasks(frame, local_path(job.checkpoint)), job.max_unpublished_epochs)
+    tasks = most_tasks(frame, local_path(job.checkpoint), job.checkpointing)
+    return Workload(tasks, job.max_unpublished_epochs)
 
 
 def _log_plan(plan: Plan) -> None:

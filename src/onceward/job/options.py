@@ -21,6 +21,7 @@ from onceward.epoch import PublishLimits, Watchdog, with_watchdog
 from onceward.errors import ConfigurationError, GuaranteeUnavailable
 from onceward.identity import sink_digest
 from onceward.recovery import Accept
+from onceward.spark.checkpoint_config import CheckpointConfig
 
 OUTPUT_MODES = ("append", "update", "complete")
 
@@ -68,6 +69,14 @@ def check_together(sinks: Sequence[Sink], guarantee: Guarantee) -> None:
     if len({sink_digest(name) for name in names}) != len(names):
         raise ConfigurationError(
             f"two sinks share a name: {sorted(names)}", hint="tell them apart with name='...'; keep the names for good"
+        )
+
+
+def check_checkpointing(config: object) -> None:
+    """Refuse a text or a number there: `checkpoint` is the directory, this is how epochs are made."""
+    if not isinstance(config, CheckpointConfig):
+        raise ConfigurationError(
+            f"checkpointing is {config!r}", hint='say checkpointing=CheckpointConfig(interval="10 seconds")'
         )
 
 

@@ -68,13 +68,36 @@ class SparkLogs:
         lines = self._entry("offsets", epoch) if epoch >= 0 else None
         return [] if lines is None else lines[2:]
 
-    def shuffle_partitions(self) -> int | None:
-        """How many the newest epoch has, and every one after it; None where there is none, or it cannot be read."""
+    def pinned(self) -> dict[str, str]:
+        """The settings that the newest epoch has, and every one after it: Spark goes by these, whatever the session
+        says. None where there is no epoch, or it cannot be read."""
         with contextlib.suppress(DamagedFile, ValueError):
             newest = self.planned()
             if (lines := self._entry("offsets", newest)) is not None:
-                return int(self._metadata(newest, lines).get("conf", {}).get(_SHUFFLE_PARTITIONS) or 0) or None
+                settings = self._metadata(newest, lines).get("conf")
+                return {key: str(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
+        return {}
+
+    def shuffle_partitions(self) -> int | None:
+        """How many the newest epoch has, and every one after it; None where there is none, or it cannot be read."""
+        with contextlib.suppress(ValueError):
+            return int(self.pinned().get(_SHUFFLE_PARTITIONS) or 0) or None
         return None
+
+    def keeps_state(self) -> bool:
+        """Whether any operator of the query has kept state here."""
+        return bool(_folders(self.root / "state"))
+
+    def has_changelogs(self) -> bool:
+        """Whether the state is in RocksDB, with incremental checkpoints."""
+        return any(True for _ in (self.root / "state").glob("*/0/**/*.changelog"))
+
+    def decided_at(self) -> float | None:
+        """When the newest decision was written, by the clock of the file system; None before the first."""
+        try:
+            return (self.root / "commits" / str(self._highest("commits"))).stat().st_mtime
+        except FileNotFoundError:
+            return None
 
     def is_engine_made(self, epoch: int) -> bool:
         """Same source positions as the epoch before, but another number of state partitions.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from onceward.epoch import (
     SlotAck,
     Watchdog,
     no_longer_than,
+    stage_epoch,
     stage_slot,
 )
 from onceward.errors import EpochTimedOut, Fenced, OncewardError, attributed
@@ -31,6 +33,7 @@ from onceward.logs import about
 from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
 from onceward.spark.cause import in_one_line
+from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.held import Hold
 from onceward.spark.probe import probe_folders
 from onceward.spark.query_id import refuse_another_query
@@ -45,6 +48,7 @@ from onceward.spark.staging import (
     use_this_python,
     wait_to_be_interrupted,
 )
+from onceward.spark.tolerance import StoppedMeanwhile, Tolerance, pause_left
 
 # Spark prints the traces of any error that leaves `foreachBatch`, except one: an interruption by its own stop, which it
 # knows by this text. (It searches with an expression that overflows the stack on the long text of a real one.)
@@ -56,10 +60,13 @@ _ABORT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLimits:
-    """How far staging may run ahead, how long an epoch may take, and what counts as a small one."""
+    """How far staging may run ahead, how long an epoch may take, and what counts as a small one; how long staging rests
+    after a decision, and how often in a row it may fail."""
 
     max_unpublished_epochs: int = 10
-    epoch_timeout_s: float | None = None
+    timeout_s: float | None = None
+    min_pause_s: float = 0.0
+    tolerable_failures: int = 0
     small_epoch_rows: int = 1000
     publish: PublishLimits = field(default_factory=PublishLimits)
 
@@ -104,7 +111,8 @@ class Delivery:
         self._publisher = PublisherThread(opened.context, limits.publish, watchdog=watchdog)
         self._publisher.start()
         self._running = threading.Lock()
-        self._stopping = False
+        self._stop_asked = threading.Event()
+        self._tolerance = Tolerance(limits.tolerable_failures)
         # The first epoch of a run is staged by the executors: nothing is known yet about its size.
         self._small_rows = limits.small_epoch_rows
         self._last_rows = limits.small_epoch_rows + 1
@@ -113,12 +121,15 @@ class Delivery:
         self._closed = False
         self._cancel: Callable[[], None] = lambda: None
         self.error: OncewardError | None = None
+        self._told_of: Exception | None = None
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Stage one epoch and write its manifest. Spark decides it when this returns."""
         with about(job=self._context.job.name, epoch=epoch), self._remember_error(epoch):
-            # Both kinds of waiting are outside the lock, which whoever stops the run takes before it stops the query.
-            self._publisher.wait_for_room(epoch, self._limits.max_unpublished_epochs, unless=lambda: self._stopping)
+            # All kinds of waiting are outside the lock, which whoever stops the run takes before it stops the query.
+            room = self._limits.max_unpublished_epochs
+            self._publisher.wait_for_room(epoch, room, unless=self._stop_asked.is_set)
+            self._rest()
             if not self._stage_unless_stopping(batch, epoch):
                 wait_to_be_interrupted(batch)
                 raise StopRequested(_INTERRUPTED) from None
@@ -126,7 +137,7 @@ class Delivery:
 
     def _stage_unless_stopping(self, batch: DataFrame, epoch: int) -> bool:
         with self._running:
-            if self._stopping:
+            if self._stop_asked.is_set():
                 return False
             if self._newest < 0:
                 self._first_look(batch)
@@ -139,14 +150,34 @@ class Delivery:
                     probe_folders(batch.sparkSession.sparkContext, self._context)
                 if not may_be_computed_twice(batch):
                     self._small_rows = -1
-            assignment = self._coordinator.begin(epoch)
-            if assignment is None:
-                with self._time_limit(batch, epoch):
-                    consume(batch)
-            else:
-                self._coordinator.finish(assignment, self._stage(batch, assignment), self._limits.publish)
+            try:
+                stage_epoch(
+                    self._coordinator, epoch, partial(self._work, batch, epoch), partial(self._tolerates, epoch)
+                )
+            except StoppedMeanwhile:
+                return False
             self._newest = epoch
             return True
+
+    def _rest(self) -> None:
+        """Leave the pause that is asked for between the last decision and what is staged next."""
+        if self._limits.min_pause_s and (decided_at := SparkLogs(self._checkpoint).decided_at()) is not None:
+            self._stop_asked.wait(pause_left(self._limits.min_pause_s, ended=decided_at, now=time.time()))
+
+    def _work(self, batch: DataFrame, epoch: int, assignment: EpochAssignment | None) -> None:
+        if assignment is None:
+            with self._time_limit(batch, epoch):
+                consume(batch)
+        else:
+            self._coordinator.finish(assignment, self._stage(batch, assignment), self._limits.publish)
+
+    def _tolerates(self, epoch: int, error: Exception, failures: int) -> bool:
+        self._tell_failure(epoch, error)
+        if not self._tolerance.tolerates(error, failures, self._stop_asked):
+            return False
+        # That it could not be aborted is no matter either: whoever stages it again takes it over.
+        self.error = None
+        return True
 
     @property
     def publisher_error(self) -> BaseException | None:
@@ -182,7 +213,7 @@ class Delivery:
 
         One that takes longer is cancelled; `EpochTimedOut` if even that does not end it.
         """
-        self._stopping = True
+        self._stop_asked.set()
         if not self._running.acquire(timeout=timeout_s):
             self.cancel_epoch()
             if not self._running.acquire(timeout=_LAST_WORDS_S):
@@ -213,7 +244,7 @@ class Delivery:
 
     def _stage(self, batch: DataFrame, assignment: EpochAssignment) -> list[SlotAck]:
         try:
-            with self._time_limit(batch, assignment.epoch):
+            with self._time_limit(batch, assignment.epoch, assignment.takeover):
                 acks = None
                 if self._last_rows <= self._small_rows:
                     acks = stage_on_driver(batch, assignment, self._small_rows, stage=self._stage_here)
@@ -222,7 +253,8 @@ class Delivery:
                 if acks is None:
                     acks = stage_on_executors(batch, assignment, self._batch_size)
         except BaseException:
-            # What cannot be aborted now (the target is down, a task still writes) is aborted at the next start.
+            # What cannot be aborted now (the target is down, a task still writes) is aborted when the epoch is staged
+            # again, here or at the next start.
             self._try_abort(assignment)
             raise
         self._last_rows = sum(ack.rows for ack in acks)
@@ -234,7 +266,7 @@ class Delivery:
         """No Spark job can be cancelled here, so the watchdog bounds it; what hangs may still stage, and is reaped."""
         sinks = ", ".join(sink.name for sink in assignment.sinks)
         do = partial(stage_slot, assignment, slot=slot, attempt=attempt, batches=batches)
-        with no_longer_than(self._limits.epoch_timeout_s or 0), attributed(sink=sinks, epoch=assignment.epoch):
+        with no_longer_than(self._limits.timeout_s or 0), attributed(sink=sinks, epoch=assignment.epoch):
             return self._watchdog.call(sinks, "staging on the driver", do, error=EpochTimedOut)
 
     def _try_abort(self, assignment: EpochAssignment) -> None:
@@ -249,11 +281,12 @@ class Delivery:
             )
 
     @contextmanager
-    def _time_limit(self, batch: DataFrame, epoch: int) -> Iterator[None]:
+    def _time_limit(self, batch: DataFrame, epoch: int, takeover: int = 0) -> Iterator[None]:
         """Cancel the epoch's Spark jobs, by a tag of their own, when they take longer than they may, or at a stop."""
-        timeout_s = self._limits.epoch_timeout_s
+        timeout_s = self._limits.timeout_s
         context = batch.sparkSession.sparkContext
-        tag = f"onceward-{self._context.run}-{epoch}"
+        # A time-out that comes late must not cancel what is staged again.
+        tag = f"onceward-{self._context.run}-{epoch}-{takeover}"
         cancelled: list[str] = []
 
         def cancel(why: str) -> None:
@@ -291,7 +324,12 @@ class Delivery:
         except Exception as error:
             if isinstance(error, OncewardError):
                 self.error = error
-            if not isinstance(error, StopRequested):
-                kind, _, why = in_one_line(error).partition(": ")
-                self._context.tell(Failed(epoch, self._context.clock.now(), kind, why.partition("\n")[0]))
+            self._tell_failure(epoch, error)
             raise
+
+    def _tell_failure(self, epoch: int, error: Exception) -> None:
+        """Once: what is not tolerated comes by twice."""
+        if error is not self._told_of and not isinstance(error, StopRequested):
+            self._told_of = error
+            kind, _, why = in_one_line(error).partition(": ")
+            self._context.tell(Failed(epoch, self._context.clock.now(), kind, why.partition("\n")[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
@@ -28,7 +29,15 @@ _NOBODY_WAITS_S = 2.0
 class Run:
     """Returned by `Job.start`."""
 
-    def __init__(self, name: str, query: StreamingQuery, delivery: Delivery, context: RunContext) -> None:
+    def __init__(
+        self,
+        name: str,
+        query: StreamingQuery,
+        delivery: Delivery,
+        context: RunContext,
+        *,
+        at_clean_end: Callable[[], object] = lambda: None,
+    ) -> None:
         self.name = name
         self.query = query
         self._delivery = delivery
@@ -40,9 +49,14 @@ class Run:
         self._asked_to_stop = threading.Event()
         self._stop_is_taken = threading.Lock()
         self._stop_failed: OncewardError | None = None
+        self._at_clean_end = at_clean_end
+        self._last: RunStatus | None = None
 
     def status(self) -> RunStatus:
-        """As the storage shows it now. No target is asked."""
+        """As the storage shows it now, or as it was at a clean end. No target is asked."""
+        return self._last or self._status()
+
+    def _status(self) -> RunStatus:
         decisions = self._context.decisions
         return RunStatus(
             self.name,
@@ -98,6 +112,7 @@ class Run:
         self._close()
         if self._stop_failed is not None:
             raise self._stop_failed
+        self._end_well()
         return True
 
     @property
@@ -137,6 +152,7 @@ class Run:
         self._is_stopping = True
         with self._ending:
             self._stop(timeout_s)
+            self._end_well()
 
     def _stop(self, timeout_s: float) -> None:
         end = time.monotonic() + timeout_s
@@ -161,6 +177,16 @@ class Run:
             stuck = self._delivery.error
         if stuck is not None:
             raise stuck
+
+    def _end_well(self) -> None:
+        """Nothing was raised. Of the two threads that may wait for the end, the one that sees all of it goes on."""
+        with self._ending:
+            if self._last is not None or self._delivery.why_busy() is not None or self.query.isActive:
+                return
+            now = self._status()
+            if now.error is None:
+                self._last = now
+                self._at_clean_end()
 
     def _stop_query(self, timeout_s: float) -> None:
         """Spark's own stop waits until `foreachBatch` has returned, without end; here it is cancelled after a while."""

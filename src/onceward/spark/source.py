@@ -34,9 +34,10 @@ def check_pipeline(frame: object, guarantee: Guarantee) -> DataFrame:
     return frame
 
 
-def check_retention(spark: SparkSession, max_unpublished_epochs: int) -> None:
-    """Refuse a Spark that removes the barrier of an epoch before it is published: it could not be rewound any more."""
-    retained = int(spark.conf.get(_RETAINED) or 0)
+def check_retention(spark: SparkSession, max_unpublished_epochs: int, retained: int | None = None) -> None:
+    """Refuse a Spark that removes the barrier of an epoch before it is published: it could not be rewound any more.
+    `retained` is what the job asks for itself."""
+    retained = int(spark.conf.get(_RETAINED) or 0) if retained is None else retained
     if retained <= max_unpublished_epochs + 1:
         raise ConfigurationError(
             f"Spark keeps {retained} entries of its log, and {max_unpublished_epochs} epochs may be unpublished",
