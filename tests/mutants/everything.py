@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from mutants import decide, publish, recover, settle, spark_logs, sqlite_sink, stage, storage, targets, verify
+from mutants import (
+    checkpointing,
+    decide,
+    publish,
+    recover,
+    settle,
+    spark_logs,
+    sqlite_sink,
+    stage,
+    storage,
+    targets,
+    verify,
+)
 from mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -12,6 +24,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *settle.RULES,
     *recover.RULES,
     *spark_logs.RULES,
+    *checkpointing.RULES,
     *storage.RULES,
     *targets.RULES,
     *sqlite_sink.RULES,

@@ -144,7 +144,7 @@ def test_new_state_goes_into_rocksdb_and_stays_where_it_is(
 
     before = sorted(path.name for path in workspace.checkpoint.rglob("*"))
     workspace.add_files(1)
-    with pytest.raises(ConfigurationError, match=r"state_partitions.*= 4.* has 3 "):
+    with pytest.raises(ConfigurationError, match=r"state_partitions.*= 4.* has 3,"):
         run_counts(workspace, unset, CheckpointConfig(state_partitions=4))
     with pytest.raises(ConfigurationError, match="state_backend"):
         run_counts(workspace, unset, CheckpointConfig(state_backend="memory"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from onceward import foreach_batch
+from onceward import CheckpointConfig, foreach_batch
 from onceward.errors import ConfigurationError, PublishFailed
 from onceward.sinks import FileSink, SQLiteSink
 
@@ -219,18 +220,21 @@ def test_an_epoch_that_spark_makes_alone_when_state_is_repartitioned_is_recognis
     def counts(session: SparkSession) -> DataFrame:
         return workspace.stream(session).groupBy((F.col("id") % 5).alias("key")).count()
 
-    def count() -> None:
+    def count(**options: Any) -> None:
         sink = SQLiteSink(workspace.database, table="t", mode="upsert", keys="key")
-        workspace.job([sink], pipeline=counts, output_mode="update").run(spark)
+        workspace.job([sink], pipeline=counts, output_mode="update", **options).run(spark)
 
     workspace.add_files(2)
     count()
     spark._streamingCheckpointManager.repartition(str(workspace.checkpoint), 3)
     assert workspace.logs.decided() == 2
     assert [workspace.logs.is_engine_made(epoch) for epoch in range(3)] == [False, False, True]
-    count()
+    with pytest.raises(ConfigurationError, match=r"the session asks for .* = 2, and this checkpoint has 3,"):
+        count()
+    three = CheckpointConfig(state_partitions=3)
+    count(checkpointing=three)
     workspace.add_files(1)
-    count()
+    count(checkpointing=three)
     assert not workspace.logs.is_engine_made(3)
     expected = Counter(identifier % 5 for identifier in workspace.ids())
     assert {row["key"]: row["count"] for row in workspace.in_table()} == dict(expected)

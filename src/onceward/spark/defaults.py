@@ -71,7 +71,7 @@ def refuse_contradiction(now: Situation, config: CheckpointConfig) -> None:
         wanted = asked.get(key) or (now.chosen.get(key) if now.holds_state else None)
         if wanted is not None and wanted.lower() != pinned.lower():
             raise ConfigurationError(
-                f"{by} asks for {key} = {wanted}, and this checkpoint has {pinned} since its first start",
+                f"{by} asks for {key} = {wanted}, and this checkpoint has {pinned}, which a start does not change",
                 hint=f"set it to {pinned}, or leave it out; for another one, begin a new checkpoint"
                 + (" or repartition it with Spark's offline tool" if key == PARTITIONS else ""),
             )
