@@ -225,6 +225,7 @@ def test_a_checkpoint_is_adopted_by_the_command_with_an_epoch_in_flight(
     assert shown.returncode == 0, shown.stderr
     assert "has decided the epochs up to 0 here" in shown.stderr
     assert "epoch 1 was begun" in shown.stderr
+    assert "it holds 1 file of source 0" in shown.stderr
     workspace.job().run(spark)
     assert set(delivered[:ROWS]) == set(range(ROWS))
     assert set(delivered[ROWS:]) < set(range(ROWS, 2 * ROWS))

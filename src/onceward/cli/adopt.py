@@ -16,6 +16,7 @@ from onceward.cli.show import err, out, show_json
 from onceward.errors import ConfigurationError
 from onceward.identity import JobName
 from onceward.job import job_parts
+from onceward.sources.file_lists import files_of_epoch
 from onceward.spark.query_id import recorded_query
 from onceward.storage import local_path
 
@@ -51,6 +52,7 @@ def adopt(
         shown += [f"  it ends at {line}" for line in parts["decisions"].sources(found.in_flight)]
         if found.decided >= 0:
             shown += [f"  it begins at {line}" for line in parts["decisions"].sources(found.decided)]
+        shown += [f"  {line}" for source in files_of_epoch(root, found.in_flight) for line in source.lines()]
         if in_flight is None and yes:
             raise ConfigurationError(
                 f"epoch {found.in_flight} was begun and not decided, and nobody has said what becomes of it",
