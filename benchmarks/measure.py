@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import statistics
 import time
@@ -19,11 +20,14 @@ from rich.console import Console
 JARS = Path(__file__).resolve().parent.parent / ".jars"
 CONNECTOR = JARS / "kafka-connector"
 ROW_SCHEMA = "id long, app string, value double, ts timestamp"
+NO_GOAL = "-"
+SHARE = float(os.environ.get("ONCEWARD_BENCH_SHARE", "1"))
+"""Of the rows, on a machine that has little time; the results count only with all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ours against the peer's, and what it should be: at least (`>=`) or at most (`<=`) the goal."""
+    """Ours against the peer's, and what it should be: at least (`>=`) or at most (`<=`) the goal, or nothing (`-`)."""
 
     what: str
     ours: str
@@ -33,9 +37,21 @@ class Ratio:
 
     @property
     def is_met(self) -> bool:
-        """Whether the goal is reached."""
+        """Whether the goal is reached, if there is one."""
+        if self.goal == NO_GOAL:
+            return True
         comparison, bound = self.goal.split()
         return self.value >= float(bound) if comparison == ">=" else self.value <= float(bound)
+
+
+def rates(what: str, *, rows: int, ours: float, peer: float, goal: str = NO_GOAL) -> Ratio:
+    """The ratio of the speeds, from the seconds that each took."""
+    return Ratio(what, f"{rows / ours:,.0f} rows/s", f"{rows / peer:,.0f} rows/s", peer / ours, goal)
+
+
+def share_of(rows: int) -> int:
+    """All of them, unless `ONCEWARD_BENCH_SHARE` asks for less; in whole thousands."""
+    return max(1000, int(rows * SHARE) // 1000 * 1000)
 
 
 def session(cores: int = 2) -> SparkSession:
@@ -104,6 +120,22 @@ def rounds(
     for name, values in seconds.items():
         console.print(f"  {name}: " + ", ".join(f"{value:.3f}" for value in values) + " s", style="dim")
     return seconds
+
+
+def in_two_processes(load: Callable[..., None], *arguments: object) -> float:
+    """Seconds that `load(half, ready, go, *arguments)` takes in two processes, once both have their rows."""
+    spawning = multiprocessing.get_context("spawn")
+    ready, go = spawning.Semaphore(0), spawning.Event()
+    workers = [spawning.Process(target=load, args=(half, ready, go, *arguments)) for half in (0, 1)]
+    for worker in workers:
+        worker.start()
+    for _ in workers:
+        ready.acquire()
+    started = time.perf_counter()
+    go.set()
+    for worker in workers:
+        worker.join()
+    return time.perf_counter() - started
 
 
 def timed(work: Callable[[], object]) -> float:
