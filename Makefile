@@ -52,7 +52,7 @@ kafka: $(READY) java .jars/kafka-broker/.ready ## Run a Kafka broker to try thin
 	@$(BIN)/python tools/run-kafka
 
 clean: ## Remove .venv, caches and build output
-	@rm -rf .venv .jars .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	@rm -rf .venv .jars .flink .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
