@@ -3,7 +3,8 @@ cores, broker, format and compression. Only when named, `python -m benchmarks fl
 
 Flink reads and writes in Java alone, through SQL tables; Python only says what to run. Its checkpoints are where its
 rows become visible, as they do with our epochs: every two seconds. It waits for the next one when the input has ended,
-a second on average; its time begins when its cluster is up, and ours with `run`. By the processor neither counts.
+a second on average. By the clock its time begins when its cluster is up, and ours with `run`; processor time has
+the planning and the start of the cluster in it, which every job of Flink pays here, and no waiting.
 """
 
 from __future__ import annotations
