@@ -28,6 +28,7 @@ from onceward.contracts import (
 from onceward.errors import OncewardError
 from onceward.identity import Fingerprint, Generation, JobIdentity, TransactionName
 from onceward.lazy import __getattr__ as __getattr__
+from onceward.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.version import __version__
 
@@ -40,7 +41,10 @@ __all__ = [
     "CheckpointCommitter",
     "CheckpointConfig",
     "Committed",
+    "ExponentialDelay",
+    "FailureRate",
     "Fingerprint",
+    "FixedDelay",
     "Generation",
     "Guarantee",
     "Handle",
@@ -48,6 +52,7 @@ __all__ = [
     "Job",
     "JobIdentity",
     "Lost",
+    "NoRestart",
     "OncewardError",
     "Outcome",
     "Receipt",

@@ -50,8 +50,10 @@ from onceward.journal import (
     seal,
     unseal,
 )
+from onceward.restart.history import Begun, Ended, How, Life, LifeLog, Reached, Then
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.storage import LocalStorage
+from onceward.testing import ManualClock
 from onceward.verify.removed import Restoration, read_down, write_done, write_down
 from onceward.wal import WAL, SegmentStore, SegmentWriter, read_segment
 
@@ -135,6 +137,18 @@ HISTORY = [
 RESTORATION = Restoration(
     4, "removed-20260102T030405678000Z", ("state/0/0/.6.delta.crc", "state/0/0/6.delta", "commits/5"), (5, 6)
 )
+BEGUN = Begun(3, AT, "host-é", 4711, Reached(6, 5))
+ENDED = Ended(
+    3,
+    AT,
+    How.FAILED,
+    Then.RESTART,
+    61.25,
+    Reached(8, 7),
+    exit_code=3,
+    error="PublishFailed",
+    message="sink 'files:pv' is away",
+)
 TOTALS = {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)}
 BARRIER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767323045678,"conf":{}}\n{"logOffset":7}'
 DECISION = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -201,11 +215,19 @@ def write_restore(storage: LocalStorage) -> None:
     write_done(storage, RESTORATION)
 
 
+def write_life(storage: LocalStorage) -> None:
+    lives = LifeLog(storage, ManualClock())
+    assert lives.create(BEGUN)
+    lives.end(ENDED)
+
+
 WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     f"diverted/7.{sink_digest(TABLE)}": write_diversion,
     "history/7-8.2.0123abcd.json": write_history,
     "identity.1.json": write_identities,
     "identity.json": write_identities,
+    "lives/3.begun": write_life,
+    "lives/3.ended": write_life,
     "manifests/7.1.fate": write_register,
     "manifests/7.1.json": write_register,
     "manifests/7.1.reserved": write_register,
@@ -250,6 +272,10 @@ def test_history_is_read() -> None:
 
 def test_restore_is_read() -> None:
     assert read_down(LocalStorage(FOLDER), RESTORATION.folder) == RESTORATION
+
+
+def test_a_life_is_read() -> None:
+    assert LifeLog(LocalStorage(FOLDER), ManualClock()).read() == [Life(3, BEGUN, ENDED)]
 
 
 def test_diversion_is_read() -> None:

@@ -1,0 +1,45 @@
+"""*Recover*, from outside: whether and when a job that failed is started again, and who does it.
+
+`strategy` decides purely, `history` keeps the lives of a job in its checkpoint, `restarts` puts the two together,
+`supervisor` runs the driver as a child process and replaces it.
+"""
+
+from onceward.restart.history import How, Life, LifeLog, Reached
+from onceward.restart.last_words import first_line
+from onceward.restart.restarts import LastWords, Restarts, announce, describe
+from onceward.restart.spelling import strategy_from
+from onceward.restart.strategy import (
+    Decision,
+    ExponentialDelay,
+    Failure,
+    FailureRate,
+    FixedDelay,
+    GiveUp,
+    NoRestart,
+    RestartAfter,
+    RestartStrategy,
+    checked_strategy,
+)
+
+__all__ = [
+    "Decision",
+    "ExponentialDelay",
+    "Failure",
+    "FailureRate",
+    "FixedDelay",
+    "GiveUp",
+    "How",
+    "LastWords",
+    "Life",
+    "LifeLog",
+    "NoRestart",
+    "Reached",
+    "RestartAfter",
+    "RestartStrategy",
+    "Restarts",
+    "announce",
+    "checked_strategy",
+    "describe",
+    "first_line",
+    "strategy_from",
+]
