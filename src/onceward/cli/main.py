@@ -27,10 +27,7 @@ from onceward.cli.status import status
 from onceward.cli.stop import stop
 from onceward.cli.transactions import transactions
 from onceward.cli.verify import restore, verify
-from onceward.errors import OncewardError
-from onceward.spark.cause import is_programming_error
-
-USAGE, MAY_BE_RESTARTED = 2, 3
+from onceward.spark.cause import exit_code_of
 
 app = typer.Typer(
     name="onceward",
@@ -73,13 +70,9 @@ def main() -> None:
     as_json = "--json" in sys.argv
     try:
         app()
-    except OncewardError as error:
-        show_error(error, as_json=as_json, exit_code=error.exit_code)
-        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        # Spark's own failures (a lost executor, a source that is down) are worth another start.
-        exit_code = USAGE if is_programming_error(error) else MAY_BE_RESTARTED
+        exit_code = exit_code_of(error)
         show_error(error, as_json=as_json, exit_code=exit_code)
         sys.exit(exit_code)

@@ -1,28 +1,53 @@
-"""`onceward run`: start the job of a file and stay until it ends."""
+"""`onceward run`: start the job of a file and stay until it ends; in a child process where it is to be restarted."""
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from onceward.cli.load import file_of, load_job, with_api
+from onceward.cli.drive import drive
+from onceward.cli.load import load_job, with_api
 from onceward.cli.logs import Log, log_as
-from onceward.cli.progress import Progress
-from onceward.cli.session import spark_log, spark_session
-from onceward.cli.show import err, show_json
+from onceward.cli.supervise import supervise
+from onceward.durations import in_seconds
+from onceward.restart import NoRestart, Signs, ToSupervisor, strategy_from
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
-    from onceward.job import Job
-    from onceward.spark.run import RunStatus
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What was typed."""
 
-_LOOK_S = 0.5
+    target: str
+    accept: tuple[str, ...]
+    master: str | None
+    conf: tuple[str, ...]
+    packages: str | None
+    shows_spark_log: bool
+    json: bool
+    quiet: bool
+    log: Log
+    api: bool
+    api_bind: str | None
+    stop_timeout_s: float
+    heartbeat_timeout_s: float
+    ready_file: Path | None
+
+    def arguments(self, *, with_accept: bool) -> list[str]:
+        """For a driver that is to do the same. What was accepted was accepted for one start, not for each."""
+        given = ["run", self.target, f"--stop-timeout={self.stop_timeout_s}"]
+        given += [f"--heartbeat-timeout={self.heartbeat_timeout_s}"]
+        given += [f"--accept={flag}" for flag in self.accept if with_accept]
+        given += [f"--conf={one}" for one in self.conf]
+        given += [] if self.master is None else [f"--master={self.master}"]
+        given += [] if self.packages is None else [f"--packages={self.packages}"]
+        given += ["--spark-log"] if self.shows_spark_log else []
+        given += ["--api"] if self.api else []
+        given += [] if self.api_bind is None else [f"--api-bind={self.api_bind}"]
+        given += [f"--log={self.log.value}"]
+        return given + (["--json"] if self.json else [])
 
 
 def run(
@@ -45,48 +70,56 @@ def run(
         str | None, typer.Option(metavar="HOST:PORT", help="The same at this address; 127.0.0.1 and a free port else.")
     ] = None,
     log: Annotated[Log, typer.Option(help="How log lines look on standard error: text, or json.")] = Log.TEXT,
+    restart: Annotated[
+        str | None,
+        typer.Option(metavar="STRATEGY", help="Instead of the job's own: none, fixed-delay:3:10s, exponential-delay."),
+    ] = None,
+    stop_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a stop may take before the running epoch is cancelled.")
+    ] = "60 s",
+    heartbeat_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="When a supervised driver whose JVM does not answer is replaced.")
+    ] = "60 s",
+    ready_file: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A file that exists while the job is recovered and runs.")
+    ] = None,
     spark_log_shown: Annotated[
         bool, typer.Option("--spark-log", help="Show what Spark logs, too; else it is kept in a file until the end.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a job until it ends; Ctrl-C or SIGTERM finish the running epoch first."""
-    quiet = log_as(log, quiet=json)
+    supervisor = ToSupervisor.from_environment()
+    options = RunOptions(
+        target=target,
+        accept=tuple(accept or ()),
+        master=master,
+        conf=tuple(conf or ()),
+        packages=packages,
+        shows_spark_log=spark_log_shown,
+        json=json,
+        quiet=log_as(log, quiet=json),
+        log=log,
+        api=api,
+        api_bind=api_bind,
+        stop_timeout_s=_seconds(stop_timeout, "--stop-timeout", at_least=1),
+        heartbeat_timeout_s=_seconds(heartbeat_timeout, "--heartbeat-timeout", at_least=2),
+        ready_file=ready_file,
+    )
+    strategy = strategy_from(restart) if restart is not None else None
     job = with_api(load_job(target), asked=api, bind=api_bind)
-    with spark_log(job.name, shown=spark_log_shown) as log_file:
-        if not quiet:
-            err.print(f"starting Spark for {escape(job.name)} ...")
-        spark = spark_session(
-            job.name,
-            job_file=file_of(target),
-            master=master,
-            settings=conf or (),
-            packages=packages,
-            log_file=log_file,
-        )
-        final = _run(job, spark, accept or (), quiet=quiet)
-    if json:
-        show_json(final)
-    elif not quiet:
-        err.print(f"[green]done[/] {escape(job.name)}: published up to epoch {final.settled}")
+    strategy = job.restart if strategy is None else strategy
+    if supervisor is not None:
+        drive(job, options, supervisor)
+    elif isinstance(strategy, NoRestart):
+        drive(job, options, Signs(job.name, ready_file))
+    else:
+        supervise(job, options, strategy)
 
 
-def _run(job: Job, spark: SparkSession, accept: Sequence[str], *, quiet: bool) -> RunStatus:
-    """Until it ends, or somebody ends it."""
-    started = job.start(spark, accept=accept)
-    # Only noted, not raised: an exception in the middle of a call to Spark would be logged with its traceback.
-    told_to_stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: told_to_stop.set())
-    if not quiet:
-        sinks = escape(", ".join(str(sink.name) for sink in job.sinks))
-        err.print(f"[green]running[/] {escape(job.name)} into {sinks}: Ctrl-C finishes the running epoch and stops")
-    with Progress(quiet=quiet) as progress:
-        while not started.await_termination(timeout_s=_LOOK_S):
-            progress.show(started)
-            if told_to_stop.is_set():
-                if not quiet:
-                    err.print("stopping after the running epoch ...")
-                started.stop()
-                break
-    return started.status()
+def _seconds(text: str, option: str, *, at_least: float) -> float:
+    """A bare number is one of seconds here, too."""
+    try:
+        return in_seconds(float(text), what=option, at_least=at_least)
+    except ValueError:
+        return in_seconds(text, what=option, at_least=at_least)

@@ -55,13 +55,16 @@ def spark_session(
 
 
 @contextmanager
-def spark_log(name: str, *, shown: bool = False) -> Iterator[int | None]:
-    """A file for what the JVM prints, unless that is to be shown: one for each job, begun anew at each start. It is
-    named where something fails that is none of ours to explain."""
+def spark_log(name: str, *, shown: bool = False, keeps_former: bool = False) -> Iterator[int | None]:
+    """A file for what the JVM prints, unless that is to be shown: one for each job, begun anew at each start. That of
+    the driver before, which has failed, may be kept beside it. It is named where something fails that is none of ours
+    to explain."""
     if shown:
         yield None
         return
     path = _log_path(name)
+    if keeps_former:
+        path.replace(path.with_suffix(".former.log"))
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, mode=0o600)
     try:
         yield handle

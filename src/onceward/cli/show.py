@@ -76,32 +76,43 @@ def log_errors() -> None:
     _errors_are_logged = True
 
 
+def error_document(error: Exception, *, exit_code: int) -> dict[str, Any]:
+    """An error as JSON."""
+    return {
+        "error": type(error).__name__,
+        "message": _message(error),
+        "hint": getattr(error, "hint", None),
+        "epoch": getattr(error, "epoch", None),
+        "sink": getattr(error, "sink", None),
+        "exit_code": exit_code,
+    }
+
+
 def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
     """What happened and what to do next."""
-    ours = isinstance(error, OncewardError)
     kind, hint = type(error).__name__, getattr(error, "hint", None)
     epoch, sink = getattr(error, "epoch", None), getattr(error, "sink", None)
-    message = (
-        error.message
-        if isinstance(error, OncewardError)
-        else python_cause(error) or _first_lines(text_of(error)) or kind
-    )
     if _errors_are_logged:
         about = {"hint": hint, "epoch": epoch, "sink": sink, "exit_code": exit_code}
         known = {name: value for name, value in about.items() if value is not None}
-        logging.getLogger("onceward").error("%s: %s", kind, message, extra=known)
+        logging.getLogger("onceward").error("%s: %s", kind, _message(error), extra=known)
     if as_json:
-        document = {"error": kind, "message": message, "hint": hint, "epoch": epoch, "sink": sink}
-        show_json({**document, "exit_code": exit_code})
+        show_json(error_document(error, exit_code=exit_code))
     if as_json or _errors_are_logged:
         return
-    err.print(f"[bold red]{kind if ours else 'Failed'}[/]: {escape(message)}")
+    err.print(f"[bold red]{kind if isinstance(error, OncewardError) else 'Failed'}[/]: {escape(_message(error))}")
     where = [f"epoch {epoch}"] if epoch is not None else []
     where += [f"sink {sink}"] if sink is not None else []
     if where:
         err.print(f"  [dim]in[/] {escape(', '.join(where))}")
     if hint:
         err.print(f"  [bold yellow]hint[/]: {escape(hint)}")
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OncewardError):
+        return error.message
+    return python_cause(error) or _first_lines(text_of(error)) or type(error).__name__
 
 
 def _first_lines(text: str, most: int = 12) -> str:

@@ -35,8 +35,10 @@ from onceward.job.options import (
     checked_guarantee,
     chosen_sinks,
 )
+from onceward.job.restarting import run_with_restarts
 from onceward.logs import about
 from onceward.recovery import Opened, Plan, describe
+from onceward.restart import NoRestart, RestartStrategy, checked_strategy
 from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.spark.current import for_checkpoint
 from onceward.spark.defaults import check_settings, most_tasks, query_settings
@@ -73,8 +75,10 @@ class Job:
     patiently epochs are made, and in what state is kept. `keep_published` ("24 hours", or a number of epochs) keeps
     what write-ahead sinks have published, so that `onceward replay` can send it again to a target that was restored.
     `keep_history` says for how many epochs, or how long, `onceward checkpoints` can tell what became of each. `api` (an
-    `ApiConfig`) lets programs on this host ask the running job and stop it; None: nobody can. `hooks` are called at
-    each step of an epoch. `options` go to Spark's `writeStream`.
+    `ApiConfig`) lets programs on this host ask the running job and stop it; None: nobody can. `restart` says whether,
+    when and how often the job is started again after a failure that a restart mends: by `onceward run` in a new
+    process, by `run` in this one, by `start` never. `hooks` are called at each step of an epoch. `options` go to
+    Spark's `writeStream`.
     """
 
     name: str
@@ -91,6 +95,7 @@ class Job:
     keep_published: str | int = 0
     keep_history: str | int = 10_000
     api: ApiConfig | None = None
+    restart: RestartStrategy = field(default_factory=NoRestart)
     hooks: Hooks = field(default_factory=Hooks)
     options: dict[str, str] = field(default_factory=dict)
 
@@ -116,6 +121,7 @@ class Job:
             raise ConfigurationError(
                 "keep_published keeps rows in the checkpoint, and on_stop='delete' removes it", hint="drop one of them"
             )
+        checked_strategy(self.restart)
         if self.max_unpublished_epochs < 1:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
         self.checkpointing.check_retained(self.max_unpublished_epochs)
@@ -127,12 +133,11 @@ class Job:
         return f"<Job {self.name!r}: {self.output_mode}, {self.guarantee}, to {sinks}; checkpoint {self.checkpoint}>"
 
     def run(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> None:
-        """Start and block until the job ends; an interrupt (Ctrl-C) stops it between two epochs."""
-        run = self.start(spark, accept=accept)
-        try:
-            run.await_termination()
-        except KeyboardInterrupt:
-            run.stop()
+        """Start and block until the job ends; an interrupt (Ctrl-C) stops it between two epochs.
+
+        After a failure that a restart mends it is started again, as `restart` says, while this process's Spark lives.
+        """
+        run_with_restarts(self, spark, accept)
 
     def start(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> Run:
         """Check, recover, and start; returns at once."""

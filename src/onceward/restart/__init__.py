@@ -4,9 +4,11 @@
 `supervisor` runs the driver as a child process and replaces it.
 """
 
+from onceward.restart.driver_process import kill_session
 from onceward.restart.history import How, Life, LifeLog, Reached
 from onceward.restart.last_words import first_line
 from onceward.restart.restarts import LastWords, Restarts, announce, describe
+from onceward.restart.signs import Signs
 from onceward.restart.spelling import strategy_from
 from onceward.restart.strategy import (
     Decision,
@@ -20,9 +22,12 @@ from onceward.restart.strategy import (
     RestartStrategy,
     checked_strategy,
 )
+from onceward.restart.supervisor import End, Supervisor, SupervisorLimits
+from onceward.restart.wire import ToSupervisor
 
 __all__ = [
     "Decision",
+    "End",
     "ExponentialDelay",
     "Failure",
     "FailureRate",
@@ -37,9 +42,14 @@ __all__ = [
     "RestartAfter",
     "RestartStrategy",
     "Restarts",
+    "Signs",
+    "Supervisor",
+    "SupervisorLimits",
+    "ToSupervisor",
     "announce",
     "checked_strategy",
     "describe",
     "first_line",
+    "kill_session",
     "strategy_from",
 ]

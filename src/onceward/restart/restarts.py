@@ -39,7 +39,7 @@ class Restarts:
         self._strategy = strategy
         self._log = lives
         self._clock = clock
-        self._reached = reached
+        self.reached = reached
         self._keep = max(KEPT, strategy.remembers)
         self.lives: list[Life] = lives.read()
 
@@ -51,7 +51,7 @@ class Restarts:
         open_lives = [life for life in self.lives if life.ended is None]
         if not open_lives:
             return None
-        newest, now, reached = open_lives[-1], self._clock.now(), self._reached()
+        newest, now, reached = open_lives[-1], self._clock.now(), self.reached()
         ends = [self._log.vanished(life, reached, Then.RESTART) for life in open_lives]
         for life, ended in zip(open_lives, ends, strict=True):
             self._close(life, ended)
@@ -68,7 +68,7 @@ class Restarts:
 
     def begin(self) -> Begun:
         """A life begins."""
-        reached = self._reached()
+        reached = self.reached()
         try:
             begun = self._log.begin(reached)
         except StorageFailed as error:
@@ -88,7 +88,7 @@ class Restarts:
             how=words.how,
             then=Then.END,
             lived_s=words.lived_s,
-            reached=self._reached(),
+            reached=self.reached(),
             exit_code=words.exit_code,
             signal=words.signal,
             error=words.error,

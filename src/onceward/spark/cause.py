@@ -6,8 +6,11 @@ import builtins
 
 from pyspark.errors import AnalysisException
 
+from onceward.errors import OncewardError
+
 # Of what Spark says about a query before it runs. A path or a catalogue may only be away.
 _WRONG_QUERY = ("UNRESOLVED_", "AMBIGUOUS_", "DATATYPE_MISMATCH", "MISSING_", "PARSE_", "TABLE_OR_VIEW_NOT_FOUND")
+USAGE, MAY_BE_RESTARTED = 2, 3
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -43,3 +46,11 @@ def is_programming_error(error: BaseException) -> bool:
     kind = getattr(builtins, cause, None)
     kind = kind if isinstance(kind, type) else type(error)
     return issubclass(kind, (ModuleNotFoundError, NameError, SyntaxError))
+
+
+def exit_code_of(error: BaseException) -> int:
+    """What the command ends with. Spark's own failures (a lost executor, a source that is down) are worth another
+    start."""
+    if isinstance(error, OncewardError):
+        return error.exit_code
+    return USAGE if is_programming_error(error) else MAY_BE_RESTARTED

@@ -1,0 +1,156 @@
+"""The driver of `onceward run`: Spark, the job, and what others are to see of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import typer
+from rich.markup import escape
+
+from onceward.cli.load import file_of
+from onceward.cli.progress import Progress
+from onceward.cli.session import spark_log, spark_session
+from onceward.cli.show import err, error_document, show_json
+from onceward.restart import ToSupervisor, first_line, kill_session
+from onceward.spark.cause import MAY_BE_RESTARTED, exit_code_of
+from onceward.spark.heartbeat import heartbeat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from onceward.cli.run import RunOptions
+    from onceward.job import Job
+    from onceward.spark.run import RunStatus
+
+_LOOK_S: Final = 0.5
+_STOP_GRACE_S: Final = 15.0
+
+
+class Watcher(Protocol):
+    """Who is told how the job fares: the supervisor, or, without one, systemd and the ready file."""
+
+    def ready(self) -> None:
+        """It is recovered and its query runs."""
+        ...
+
+    def alive(self) -> None:
+        """Its JVM has answered."""
+        ...
+
+    def stopping(self) -> None:
+        """It has been asked to end."""
+        ...
+
+    def ended(self) -> None:
+        """It has."""
+        ...
+
+    def failed(self, document: Mapping[str, Any]) -> None:
+        """It ends with an error."""
+        ...
+
+
+def drive(job: Job, options: RunOptions, watcher: Watcher) -> None:
+    """Run it in this process."""
+    supervised = isinstance(watcher, ToSupervisor)
+    told_to_stop = threading.Event()
+    if isinstance(watcher, ToSupervisor):
+        watcher.when_gone(lambda: _end_without_supervisor(told_to_stop, options))
+    with (
+        _told(watcher, exits=supervised and options.json),
+        spark_log(job.name, shown=options.shows_spark_log, keeps_former=supervised) as log_file,
+    ):
+        if not options.quiet:
+            err.print(f"starting Spark for {escape(job.name)} ...")
+        spark = spark_session(
+            job.name,
+            job_file=file_of(options.target),
+            master=options.master,
+            settings=options.conf,
+            packages=options.packages,
+            log_file=log_file,
+        )
+        with heartbeat(spark, watcher.alive, timeout_s=options.heartbeat_timeout_s):
+            final = _run(job, spark, options, watcher, told_to_stop)
+    if options.json:
+        show_json(final)
+    elif not options.quiet:
+        err.print(f"[green]done[/] {escape(job.name)}: published up to epoch {final.settled}")
+
+
+def _run(
+    job: Job, spark: SparkSession, options: RunOptions, watcher: Watcher, told_to_stop: threading.Event
+) -> RunStatus:
+    """Until it ends, or somebody ends it."""
+    quiet = options.quiet
+    started = job.start(spark, accept=options.accept)
+    # Only noted, not raised: an exception in the middle of a call to Spark would be logged with its traceback.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: told_to_stop.set())
+    watcher.ready()
+    if not quiet:
+        sinks = escape(", ".join(str(sink.name) for sink in job.sinks))
+        err.print(f"[green]running[/] {escape(job.name)} into {sinks}: Ctrl-C finishes the running epoch and stops")
+    with Progress(quiet=quiet) as progress:
+        while not started.await_termination(timeout_s=_LOOK_S):
+            progress.show(started)
+            if told_to_stop.is_set():
+                if not quiet:
+                    err.print("stopping after the running epoch ...")
+                watcher.stopping()
+                with _no_longer_than(options.stop_timeout_s + _STOP_GRACE_S, spark):
+                    started.stop(options.stop_timeout_s)
+                break
+    return started.status()
+
+
+@contextmanager
+def _told(watcher: Watcher, *, exits: bool) -> Iterator[None]:
+    """Let an error be known before it ends the command. Where `exits`, whoever knows it shows it."""
+    try:
+        yield
+    except Exception as error:
+        code = exit_code_of(error)
+        document = error_document(error, exit_code=code)
+        watcher.failed({**document, "first_line": first_line(str(document["message"]))})
+        if exits:
+            raise typer.Exit(code) from error
+        raise
+    finally:
+        watcher.ended()
+
+
+@contextmanager
+def _no_longer_than(seconds: float, spark: SparkSession) -> Iterator[None]:
+    """A call to a JVM that does not answer never comes back: then end, and it with us."""
+    gateway = spark.sparkContext._gateway
+    java = getattr(gateway, "proc", None)
+
+    def end() -> None:
+        err.print(f"the job has not stopped within {seconds:.0f} s; ended. The next start goes on where it was")
+        if java is not None:
+            java.kill()
+        os._exit(MAY_BE_RESTARTED)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end_without_supervisor(told_to_stop: threading.Event, options: RunOptions) -> None:
+    """Nobody would notice any more if we hung: stop between two epochs, and if that takes too long, at once.
+
+    Our session is our own, with the JVM and the workers in it.
+    """
+    told_to_stop.set()
+    threading.Event().wait(options.stop_timeout_s + _STOP_GRACE_S)
+    kill_session(os.getpid())
