@@ -16,6 +16,7 @@ LONGEST = {
     "test_servers_away": 190,
     "test_kafka_source": 180,
     "test_mysql_crash_sweep": 120,
+    "test_restart": 150,
     "test_demo": 140,
     "test_kafka_lost_replies": 120,
     "test_redis_crash_sweep": 110,

@@ -28,6 +28,7 @@
     ├── SourceUnavailable       the source cannot be asked what it has                  exit 3
     ├── EpochTimedOut           an epoch took longer than it may; it was aborted        exit 3
     ├── StorageFailed           the checkpoint's storage refused an operation           exit 3
+    ├── JvmEnded                Spark's JVM has died under its driver                   exit 3
     ├── RestartsExhausted       the job's restart strategy gave up                      exit 3
     └── Fenced                  another driver owns this checkpoint now                 exit 4
 """
@@ -203,6 +204,12 @@ class EpochTimedOut(OncewardError):
 
 class StorageFailed(OncewardError):
     """The storage under the checkpoint refused an operation (full, read-only, gone)."""
+
+    exit_code = 3
+
+
+class JvmEnded(OncewardError):
+    """The JVM of this driver was killed, or has run out of memory. What is decided is published at the next start."""
 
     exit_code = 3
 

@@ -31,6 +31,7 @@ POSTGRES = ROOT / "docs" / "targets" / "postgres.md"
 WRITING_A_SINK = ROOT / "docs" / "writing-a-sink.md"
 REDIS = ROOT / "docs" / "targets" / "redis.md"
 SQLITE = ROOT / "docs" / "targets" / "sqlite.md"
+RESTARTING = ROOT / "docs" / "restarting.md"
 STDOUT = ROOT / "docs" / "targets" / "stdout.md"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -78,7 +79,20 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 
 
 def test_every_page_with_python_is_executed_here() -> None:
-    executed = {README, CHECKPOINTS, MIGRATING, WRITING_A_SINK, FILES, KAFKA, MYSQL, POSTGRES, REDIS, SQLITE, STDOUT}
+    executed = {
+        README,
+        CHECKPOINTS,
+        MIGRATING,
+        RESTARTING,
+        WRITING_A_SINK,
+        FILES,
+        KAFKA,
+        MYSQL,
+        POSTGRES,
+        REDIS,
+        SQLITE,
+        STDOUT,
+    }
     assert {page for page in PAGES if blocks(page, "python")} == executed
 
 
@@ -93,7 +107,9 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [CHECKPOINTS, FILES, KAFKA, MIGRATING, MYSQL, POSTGRES, SQLITE, STDOUT], ids=lambda page: page.stem
+    "page",
+    [CHECKPOINTS, FILES, KAFKA, MIGRATING, MYSQL, POSTGRES, RESTARTING, SQLITE, STDOUT],
+    ids=lambda page: page.stem,
 )
 def test_what_a_page_constructs_can_be_constructed(page: Path) -> None:
     """How it behaves is tested against the server."""

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from onceward import CheckpointConfig, Hooks, Job, foreach_batch, sinks, sources
+from onceward import (
+    CheckpointConfig,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    Hooks,
+    Job,
+    foreach_batch,
+    sinks,
+    sources,
+)
 from onceward.api import ApiConfig
 
 PAGES = Path(__file__).parents[2] / "docs" / "targets"
@@ -23,8 +33,10 @@ SINKS = {
     sinks.RedisSink: "redis",
     sinks.StdoutSink: "stdout",
 }
+STRATEGIES = [FixedDelay, FailureRate, ExponentialDelay]
 PUBLIC = [
     *SINKS,
+    *STRATEGIES,
     Job,
     CheckpointConfig,
     foreach_batch,
@@ -83,3 +95,13 @@ def test_the_page_names_no_other_options_and_their_defaults_as_they_are(sink: Ca
             assert float(re.sub(r"[`,\s]|s$", "", said)) == default, name
         elif isinstance(default, str):
             assert default in said.strip('`"'), name
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.__name__)
+def test_the_page_of_strategies_shows_their_signatures(strategy: Callable[..., Any]) -> None:
+    shown = ", ".join(
+        f'{name}="{one.default}"' if isinstance(one.default, str) else f"{name}={one.default}"
+        for name, one in parameters(strategy).items()
+    )
+    page = (PAGES.parent / "restarting.md").read_text(encoding="utf-8")
+    assert f"| `{strategy.__name__}({shown})` |" in page

@@ -1,8 +1,8 @@
 """The job that the crash tests run as a process of its own, with `onceward run`, and kill.
 
-`ONCEWARD_TEST` tells it at which point of the protocol to die (itself, its JVM and its workers at once) or to pause.
-The points are reached by the job's hooks, by sinks that extend the real ones, and by wrapping the protocol's own steps
-here: the library knows nothing of it.
+`ONCEWARD_TEST` tells it at which point of the protocol to die (itself, its JVM and its workers at once), to pause, or
+to ask its JVM for more memory than it has. The points are reached by the job's hooks, by sinks that extend the real
+ones, and by wrapping the protocol's own steps here: the library knows nothing of it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ def reached(point: str, epoch: int) -> None:
     if point == CONFIG.get("die"):
         note("deaths", f"{point} {epoch}")
         die()
+    if point == CONFIG.get("exhaust") and (WORK / "exhaust").exists():
+        gateway = SparkSession.active().sparkContext._gateway
+        gateway.new_array(gateway.jvm.long, 1 << 30)
     if point == CONFIG.get("pause") and not (marker := WORK / f"paused-{point}").exists():
         marker.write_text(str(os.getpid()))
         while not (WORK / f"go-{point}").exists():

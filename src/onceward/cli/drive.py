@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import typer
@@ -16,6 +17,7 @@ from onceward.cli.load import file_of
 from onceward.cli.progress import Progress
 from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import err, error_document, show_json
+from onceward.errors import JvmEnded, OncewardError
 from onceward.restart import ToSupervisor, first_line, kill_session
 from onceward.spark.cause import MAY_BE_RESTARTED, exit_code_of
 from onceward.spark.heartbeat import heartbeat
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 _LOOK_S: Final = 0.5
 _STOP_GRACE_S: Final = 15.0
+_DYING_S: Final = 2.0
+_OUT_OF_MEMORY: Final = 3
 
 
 class Watcher(Protocol):
@@ -75,7 +79,7 @@ def drive(job: Job, options: RunOptions, watcher: Watcher) -> None:
             packages=options.packages,
             log_file=log_file,
         )
-        with heartbeat(spark, watcher.alive, timeout_s=options.heartbeat_timeout_s):
+        with _jvm_named(spark), heartbeat(spark, watcher.alive, timeout_s=options.heartbeat_timeout_s):
             final = _run(job, spark, options, watcher, told_to_stop)
     if options.json:
         show_json(final)
@@ -123,6 +127,35 @@ def _told(watcher: Watcher, *, exits: bool) -> Iterator[None]:
         raise
     finally:
         watcher.ended()
+
+
+@contextmanager
+def _jvm_named(spark: SparkSession) -> Iterator[None]:
+    """Where the JVM has died, Python fails in one of many ways, none of which says so."""
+    java = getattr(spark.sparkContext._gateway, "proc", None)
+    try:
+        yield
+    except OncewardError:
+        raise
+    except Exception as error:
+        code = _code_of(java)
+        if code is None:
+            raise
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        why = "; that is how it ends when it has run out of memory" if code == _OUT_OF_MEMORY else ""
+        raise JvmEnded(
+            f"Spark's JVM {how}{why}",
+            hint="give it more memory (--conf spark.driver.memory=4g) if it ran out of it; Spark's own log says more",
+        ) from error
+
+
+def _code_of(java: subprocess.Popen[bytes] | None) -> int | None:
+    """With which code it has ended, None where it has not, or where it is none of ours."""
+    if java is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        return java.wait(_DYING_S)
+    return None
 
 
 @contextmanager

@@ -1,0 +1,142 @@
+"""A supervised driver on a real Spark: killed, stopped, out of memory, orphaned, told to end. Each row arrives once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+
+import pytest
+
+from onceward.restart import How
+from onceward.restart.driver_process import living_members
+
+from .processes import ended_at_last, kill, said, start
+from .reader import Reader
+from .supervised import DRIVER, Supervised, cmdline, kill_all, lives, supervised
+from .workspace import PATIENCE_S, SparkWorkspace, wait_until
+
+FOR_EVER = ("--restart", "fixed-delay:-:0.1s", "--heartbeat-timeout", "15 s")
+
+
+def ends(workspace: SparkWorkspace) -> list[How]:
+    return [life.ended.how for life in lives(workspace) if life.ended is not None]
+
+
+def settled(workspace: SparkWorkspace) -> int:
+    folder = workspace.checkpoint / "onceward" / "settled"
+    return max((int(path.name) for path in folder.glob("[0-9]*")), default=-1)
+
+
+def kill_somehow(job: Supervised, driver: int, number: int) -> None:
+    """The driver alone, its JVM alone, or all at once."""
+    match number % 3:
+        case 0:
+            os.kill(driver, signal.SIGKILL)
+        case 1:
+            os.kill(job.jvm(), signal.SIGKILL)
+        case _:
+            kill_all(driver)
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.soak)])
+def test_killed_stopped_and_orphaned_drivers_are_replaced_and_each_row_arrives_once(
+    workspace: SparkWorkspace, kills: int, record_property: pytest.RecordProperty
+) -> None:
+    seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"ONCEWARD_SEED={seed}")
+    record_property("seed", seed)
+    dice = random.Random(seed)
+    workspace.add_files(1)
+    with Reader(workspace) as reader:
+        with supervised(workspace, *FOR_EVER, trigger=None) as job:
+            driver = None
+            for number in range(kills):
+                driver = job.wait_for_another(driver)
+                workspace.add_files(3)
+                # At whatever point that is of the epochs that now begin.
+                enough = settled(workspace) + dice.randrange(3)
+                wait_until(lambda enough=enough: settled(workspace) >= enough, "epochs are published")
+                kill_somehow(job, driver, number)
+            driver = job.wait_for_another(driver)
+            workspace.add_files(1)
+            os.kill(job.jvm(), signal.SIGSTOP)
+            driver = job.wait_for_another(driver)
+            assert How.HUNG in ends(workspace)
+            # The supervisor is killed: its driver ends between two epochs, with everything decided published.
+            workspace.add_files(2)
+            job.process.kill()
+            job.process.wait(PATIENCE_S)
+            wait_until(lambda: not living_members(driver), "the driver notices, and ends")
+            assert settled(workspace) == workspace.logs.decided()
+        before = len(ends(workspace))
+        with supervised(workspace, *FOR_EVER, trigger=None) as job:
+            job.wait_for_another(None)
+            assert ends(workspace)[before:] == [How.VANISHED]
+            planned = len(list(workspace.source.glob("*.json"))) - 1
+            wait_until(lambda: settled(workspace) >= planned, "the rest is published")
+            os.kill(job.process.pid, signal.SIGTERM)
+            assert job.process.wait(PATIENCE_S) == 0, said(workspace)
+            assert not job.ready.exists()
+    assert ends(workspace)[-1] is How.STOPPED
+    assert {How.KILLED, How.FAILED} <= {*ends(workspace)}
+    workspace.expect_exactly_once()
+    workspace.expect_nothing_staged()
+    assert not reader.sights, f"seed {seed}: {reader.sights}"
+
+
+def test_a_jvm_that_runs_out_of_memory_is_replaced_and_a_crash_loop_ends_with_its_history(
+    workspace: SparkWorkspace,
+) -> None:
+    workspace.add_files(3)
+    (workspace.work / "exhaust").touch()
+    with supervised(workspace, "--restart", "fixed-delay:1:0", exhaust="begin", epoch=1) as job:
+        assert job.process.wait(PATIENCE_S) == 3, said(workspace)
+    # The first life published epoch 0, so that its failure is the first of the row.
+    assert [life.published for life in lives(workspace)] == [True, False]
+    for life in lives(workspace):
+        assert life.ended is not None
+        assert (life.ended.how, life.ended.exit_code, life.ended.error) == (How.FAILED, 3, "JvmEnded")
+        assert "run out of memory" in (life.ended.message or "")
+    words = (workspace.work / "driver-0.log").read_text()
+    assert words.count("Terminating due to java.lang.OutOfMemoryError") == 2
+    assert words.count("warning: restarting tested in 0 s: JvmEnded: Spark's JVM ended with exit code 3") == 1
+    history = words[words.index("how it came to this") :]
+    assert history.count("JvmEnded") == 2, history
+    assert "RestartsExhausted: tested is not started again: 2 failures" in history
+    (workspace.work / "exhaust").unlink()
+    with supervised(workspace, "--restart", "fixed-delay:1:0", exhaust="begin", epoch=1) as job:
+        assert job.process.wait(PATIENCE_S) == 0, said(workspace)
+    workspace.expect_exactly_once()
+    workspace.expect_nothing_staged()
+
+
+def test_a_driver_of_its_own_tells_systemd_and_stops_between_two_epochs(workspace: SparkWorkspace) -> None:
+    """Without a strategy: one process, as ever."""
+    workspace.add_files(2)
+    ready, heard = workspace.work / "ready", []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(workspace.work / "notify"))
+        systemd.settimeout(PATIENCE_S)
+        os.environ["NOTIFY_SOCKET"] = str(workspace.work / "notify")
+        try:
+            command = ("run", str(DRIVER), "--spark-log", "--restart", "none", "--ready-file", str(ready))
+            process = start(workspace, "-m", "onceward", *command, "--heartbeat-timeout", "2", trigger=None)
+        finally:
+            del os.environ["NOTIFY_SOCKET"]
+        with ended_at_last(process):
+            while "READY=1" not in heard or heard.count("WATCHDOG=1") < 3:
+                heard += systemd.recv(4096).decode().splitlines()
+            assert ready.exists()
+            assert b"onceward" in cmdline(process.pid)
+            wait_until(lambda: settled(workspace) == 1, "both epochs are published")
+            os.kill(process.pid, signal.SIGTERM)
+            while "STOPPING=1" not in heard:
+                heard += systemd.recv(4096).decode().splitlines()
+            assert process.wait(PATIENCE_S) == 0, said(workspace)
+            kill(process)
+    assert not ready.exists()
+    assert not lives(workspace), "nothing is recorded for a job that is not restarted"
+    workspace.expect_exactly_once()
+    workspace.expect_nothing_staged()
