@@ -50,6 +50,14 @@ RULES = (
         tests=LOGS,
     ),
     Mutant(
+        name="rewind-removes-later-state",
+        rule="A snapshot of the former computation must not be taken for that of the one after a rewind.",
+        file="spark/rewind.py",
+        old="    _drop_later_state(checkpoint, epoch)\n",
+        new="",
+        tests=LOGS,
+    ),
+    Mutant(
         name="rewind-removes-barriers-from-the-top",
         rule="A rewind that dies half-way leaves no barrier above a gap.",
         file="spark/rewind.py",

@@ -109,8 +109,8 @@ RULES = (
         name="restore-takes-later-state-out",
         rule="State of later versions goes too: a snapshot of the former computation would be taken for the new one's.",
         file="verify/restore.py",
-        old="if (v := version_in(path.name)) and v > point.version]",
-        new="if (v := version_in(path.name)) and v > point.version + 9]",
+        old="if (v := version_in(path.name)) and v > version]",
+        new="if (v := version_in(path.name)) and v > version + 9]",
         tests=BACK,
     ),
     Mutant(

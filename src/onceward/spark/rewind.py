@@ -1,9 +1,12 @@
 """Running an epoch again: take Spark's logs back to just before its decision.
 
 Removing `commits/N` alone is not enough once `offsets/N+1` exists: Spark would go on with N+1 and skip N. What is
-staged from N on is aborted by the takeover at the next start. Settled markers go first, then commits, then the barriers
-from the top: after a crash in between the epoch still counts as decided, so nothing is skipped and the command can be
-given again. Each removal is durable before the next.
+staged from N on is aborted by the takeover at the next start. Settled markers go first, then state, then commits, then
+the barriers from the top: after a crash in between the epoch still counts as decided, so nothing is skipped and the
+command can be given again. Each removal is durable before the next.
+
+The state that N and later epochs have written goes as well. Spark writes the same versions again, but a snapshot of the
+former computation would stay, and a later start would take it for that of the new one.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from onceward.errors import CheckpointRefused, ConfigurationError
 from onceward.identity import Generation
 from onceward.journal import IdentityFile, Resolutions, SettledLog, forget_settled
 from onceward.spark.checkpoint import SparkLogs
-from onceward.storage import LocalStorage
+from onceward.storage import LocalStorage, sync_file_system
+from onceward.verify.restore import later_state
 
 
 def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = (), went_back: bool = False) -> list[str]:
@@ -53,6 +57,7 @@ def rewind(checkpoint: Path, epoch: int, *, receipts: tuple[Receipt, ...] = (), 
             hint=f"rewind to {epoch + 1} or later",
         )
     forget_settled(storage, epoch)
+    _drop_later_state(checkpoint, epoch)
     removed = [(Log.COMMITS, n) for n in _newest_first(logs, Log.COMMITS) if n >= epoch]
     removed += [(Log.OFFSETS, n) for n in _newest_first(logs, Log.OFFSETS) if n > epoch]
     for log, number in removed:
@@ -72,6 +77,14 @@ def _refuse_resolved(storage: LocalStorage, logs: SparkLogs, epoch: int, generat
                 epoch=number,
                 hint="`onceward status` lists what was said; withdraw it first: `onceward resolve withdraw FILE K`",
             )
+
+
+def _drop_later_state(checkpoint: Path, version: int) -> None:
+    """Epoch N reads version N of the state. In between Spark cannot start, which is loud."""
+    for path in (later := later_state(checkpoint, version)):
+        path.unlink(missing_ok=True)
+    if later:
+        sync_file_system(checkpoint)
 
 
 def _newest_first(logs: SparkLogs, log: Log) -> list[int]:

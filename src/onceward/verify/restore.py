@@ -77,8 +77,7 @@ def restore(root: Path, plan: Restoration, *, by: str, at: datetime, because: st
 def _moves(seen: Seen, root: Path, epoch: int) -> Iterator[str]:
     """State from the top, decisions from the top, barriers from the top, then lists that are damaged."""
     point = point_after(seen.view.logs, epoch)
-    later = [(v, path) for path in _files(root, "state") if (v := version_in(path.name)) and v > point.version]
-    for _, path in sorted(later, key=lambda one: (-one[0], one[1].parent, _crc_first(one[1].name))):
+    for path in later_state(root, point.version):
         yield path.relative_to(root).as_posix()
     for log, newest in ((Log.COMMITS, point.decided), (Log.OFFSETS, point.planned)):
         for number in sorted((n for n in seen.view.logs.numbers[log] if n > newest), reverse=True):
@@ -90,6 +89,13 @@ def _moves(seen: Seen, root: Path, epoch: int) -> Iterator[str]:
             gone = (one.plain | one.compact) - (kept.plain | kept.compact)
             for number in sorted(gone, reverse=True):
                 yield from _with_checksum(root, one.name(number))
+
+
+def later_state(root: Path, version: int) -> list[Path]:
+    """The files of the state above this version, from the top, the checksums of each before it."""
+    found = [(v, path) for path in _files(root, "state") if (v := version_in(path.name)) and v > version]
+    ordered = sorted(found, key=lambda one: (-one[0], one[1].parent, _crc_first(one[1].name)))
+    return [path for _, path in ordered]
 
 
 def _files(root: Path, folder: str) -> Iterator[Path]:
