@@ -91,7 +91,7 @@ class MemoryStorage:
 
     def sync(self, folder: str) -> None:
         """See `Storage.sync`."""
-        self.removed = {path: data for path, data in self.removed.items() if path.rpartition("/")[0] != folder}
+        self.removed = {path: data for path, data in list(self.removed.items()) if path.rpartition("/")[0] != folder}
 
     def lose_power(self, loss: Loss) -> None:
         """Un-synced files are torn or gone, un-synced removals undone, as is drawn for each."""
@@ -115,7 +115,8 @@ class MemoryStorage:
         """See `Storage.names`."""
         prefix = f"{folder}/" if folder else ""
         start = len(prefix)
-        return list({path[start:].partition("/")[0]: None for path in self.files if path.startswith(prefix)})
+        # A copy at once: the recorder of a run writes from a thread of its own.
+        return list({path[start:].partition("/")[0]: None for path in list(self.files) if path.startswith(prefix)})
 
     def open_new(self, path: str) -> BinaryIO:
         """See `Storage.open_new`."""
@@ -137,5 +138,5 @@ class MemoryStorage:
 
     def delete(self, path: str) -> None:
         """See `Storage.delete`."""
-        for name in [name for name in self.files if name == path or name.startswith(f"{path}/")]:
+        for name in [name for name in list(self.files) if name == path or name.startswith(f"{path}/")]:
             self.removed[name] = self.files.pop(name)

@@ -45,6 +45,7 @@ def test_one_epoch_has_its_attempts_with_phases_slots_and_sinks(client: Client, 
     assert [slot["rows"] for slot in attempt["slots"]] == [2, 2]
     assert attempt["sinks"][world.gate.name]["rows"] == 4
     assert attempt["state"] == [{"name": "agg", "rows": 2, "bytes": 900, "commit_ms": 0}]
+    assert client.get("/v1/epochs/0").json["epoch"] == 0
     again = client.get("/v1/epochs/4").json["attempts"]
     assert [(one["outcome"], one["takeover"]) for one in again] == [("failed", 0), ("open", 1)]
 
