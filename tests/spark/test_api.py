@@ -62,7 +62,7 @@ def test_a_running_job_is_asked_measured_and_stopped_by_the_command(tmp_path: Pa
         process = subprocess.Popen(
             [python(), "-m", "onceward", "run", "job.py", "--api", "--log", "json"],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=output,
             env={**environment({}), "XDG_CACHE_HOME": str(tmp_path)},
             cwd=tmp_path,
