@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,12 @@ from api_world import DELIVERED, TOKEN, World, made
 
 from onceward.api import ApiConfig
 from onceward.api.app import guarded_app
+from onceward.clock import SystemClock
+from onceward.contracts.events import Begun, Settled
 from onceward.errors import StorageFailed
+from onceward.history import HistoryLog, Recorder
+from onceward.journal import Retention
+from onceward.testing import MemoryStorage
 
 
 def test_the_status_names_the_run_its_epochs_and_its_sinks(client: Client, world: World, tmp_path: Path) -> None:
@@ -55,11 +62,24 @@ def test_an_epoch_that_nobody_knows_is_not_found(client: Client) -> None:
     assert (reply.status, reply.json["error"]) == (404, "NotFound")
 
 
-def test_a_record_that_is_written_just_now_is_there_once(client: Client, world: World) -> None:
-    """In flight and on disk at once: the one that has ended counts."""
+def test_what_was_open_at_the_end_is_there_once(client: Client, world: World) -> None:
     world.recorder.close()
     found = [(one["epoch"], one["outcome"]) for one in client.get("/v1/epochs").json["epochs"]]
     assert found == [(4, "open"), (4, "failed"), (3, "open"), (2, "settled"), (1, "settled"), (0, "settled")]
+
+
+def test_a_record_that_is_written_just_now_is_there_once(world: World) -> None:
+    """In flight and on disk at once: the one that has ended counts, wherever it is."""
+    history = HistoryLog(MemoryStorage())
+    recorder = Recorder(history, SystemClock(), keep=Retention(epochs=100), every_s=60)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    recorder(Begun(0, now, now, 0, "exactly-once"))
+    recorder(Begun(1, now, now, 0, "exactly-once"))
+    history.write(recorder.in_flight())
+    recorder(Settled(0, now, {}))
+    history.write([one for one in recorder.in_flight() if one.outcome == "settled"])
+    found = replace(world.served, recorder=recorder).newest(10)
+    assert [(one.epoch, one.outcome) for one in found] == [(1, "open"), (0, "settled")]
 
 
 def test_the_summary_has_percentiles(client: Client, world: World) -> None:
