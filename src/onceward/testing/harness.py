@@ -296,7 +296,8 @@ class _Driver:
 
         def work(assignment: EpochAssignment | None) -> None:
             # No two computations agree.
-            computed = replace(batch, version=f"{batch.version}.{next(computations)}")
+            again = next(computations)
+            computed = replace(batch, version=f"{batch.version}.{again}") if again else batch
             if assignment is not None:
                 self.coordinator.finish(assignment, self._stage(assignment, computed), self.harness.limits)
 
