@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import tempfile
 
 import pytest
 
@@ -112,19 +113,20 @@ def test_a_jvm_that_runs_out_of_memory_is_replaced_and_a_crash_loop_ends_with_it
     workspace.expect_nothing_staged()
 
 
-def test_a_driver_of_its_own_tells_systemd_and_stops_between_two_epochs(workspace: SparkWorkspace) -> None:
+def test_a_driver_of_its_own_tells_systemd_and_stops_between_two_epochs(
+    workspace: SparkWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a strategy: one process, as ever."""
     workspace.add_files(2)
     ready, heard = workspace.work / "ready", []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(workspace.work / "notify"))
+        # In a folder with a short name: there is not room for a long one.
+        path = f"{tempfile.mkdtemp()}/notify"
+        systemd.bind(path)
         systemd.settimeout(PATIENCE_S)
-        os.environ["NOTIFY_SOCKET"] = str(workspace.work / "notify")
-        try:
-            command = ("run", str(DRIVER), "--spark-log", "--restart", "none", "--ready-file", str(ready))
-            process = start(workspace, "-m", "onceward", *command, "--heartbeat-timeout", "2", trigger=None)
-        finally:
-            del os.environ["NOTIFY_SOCKET"]
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        command = ("run", str(DRIVER), "--spark-log", "--restart", "none", "--ready-file", str(ready))
+        process = start(workspace, "-m", "onceward", *command, "--heartbeat-timeout", "2", trigger=None)
         with ended_at_last(process):
             while "READY=1" not in heard or heard.count("WATCHDOG=1") < 3:
                 heard += systemd.recv(4096).decode().splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import select
 import signal
 import socket
@@ -223,15 +224,21 @@ def test_a_ready_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         Signs("tiny", tmp_path / "nowhere" / "ready")
 
 
+def listen(systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under an abstract name, as systemd itself may: a path could be too long."""
+    name = f"onceward-{secrets.token_hex(8)}"
+    systemd.bind(f"\0{name}")
+    monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+
+
 def test_systemd_is_told_and_the_driver_is_not_to_speak_for_it(
     supervised: Callable[..., Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = supervised(["beat", "ready", "ends when told", "wait"])
     heard: list[str] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(job.folder / "notify"))
+        listen(systemd, monkeypatch)
         systemd.settimeout(PATIENCE_S)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(job.folder / "notify"))
         with job.running(FixedDelay(9, 0)) as (supervisor, _):
             while "READY=1" not in heard:
                 heard += systemd.recv(4096).decode().splitlines()
@@ -250,12 +257,13 @@ def test_the_heartbeat_of_the_watchdog_ends_with_that_of_the_driver(
 ) -> None:
     job = supervised(["beat once", "ready", "wait"])
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(job.folder / "notify"))
-        monkeypatch.setenv("NOTIFY_SOCKET", str(job.folder / "notify"))
+        listen(systemd, monkeypatch)
         with job.running(FixedDelay(9, 0)):
             wait_until(lambda: job.lines("waiting") and (job.folder / "ready").exists())
+            deadline = time.monotonic() + PATIENCE_S
             while systemd in select.select([systemd], [], [], 1.0)[0]:
                 systemd.recv(4096)
+                assert time.monotonic() < deadline, "it goes on"
             os.kill(int(job.lines("waiting")[0]), signal.SIGKILL)
 
 
