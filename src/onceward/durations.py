@@ -12,6 +12,7 @@ Duration = float | str
 """Seconds, or a text."""
 
 _SECONDS: Final = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.000_001),
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from onceward import Job, NoRestart
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.restart import SupervisorLimits
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -16,7 +16,7 @@ import pytest
 
 from onceward import Guarantee, Sink
 from onceward import sinks as built_in
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.testing.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[2]

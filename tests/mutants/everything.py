@@ -7,6 +7,7 @@ from mutants import (
     decide,
     publish,
     recover,
+    restart,
     settle,
     spark_logs,
     sqlite_sink,
@@ -29,4 +30,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *targets.RULES,
     *sqlite_sink.RULES,
     *verify.RULES,
+    *restart.RULES,
 )

@@ -9,7 +9,7 @@ from places import NOW, Place, decided_and_unpublished, harm, settled
 from town import A, B
 from typer.testing import CliRunner
 
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.contracts import Receipt
 from onceward.errors import CheckpointRefused, ConfigurationError, DamagedFile
 from onceward.identity import Fingerprint, SinkName

@@ -11,7 +11,7 @@ import pytest
 from places import NOW, STATES, Place, decided_and_unpublished, harm, settled
 from typer.testing import CliRunner
 
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.contracts import Severity
 from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError, DamagedFile, StorageFailed

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.contracts import Hooks
 from onceward.history import PHASES, HistoryLog, phases
 from onceward.storage import LocalStorage

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.errors import ConfigurationError, SourceDataLost, SourceUnavailable
 from onceward.sources import KafkaSource, OffsetRange, offset_ranges
 from onceward.sources.brokers import Brokers

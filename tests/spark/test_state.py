@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.errors import ConfigurationError
 from onceward.observe import OperatorState, read_state
 from onceward.observe.state import views_of

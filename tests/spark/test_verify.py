@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from onceward.cli.main import app
+from onceward.cli.app import app
 from onceward.clock import SystemClock
 from onceward.contracts import Severity
 from onceward.errors import CheckpointRefused, CheckpointRolledBack

@@ -53,7 +53,6 @@ def job(folder: Path, **options: Any) -> Job:
         {"interval": True},
         {"timeout": "0 seconds"},
         {"timeout": float("inf")},
-        {"min_pause": "1.5 minutes"},
         {"tolerable_failures": -1},
         {"tolerable_failures": 1.5},
         {"tolerable_failures": True},
@@ -82,7 +81,7 @@ def test_what_cannot_be_meant_is_refused_with_what_can(options: dict[str, Any]) 
         (0.5, None, "500 milliseconds"),
         ("10 seconds", "10 seconds", "10 seconds"),
         (90, "1 minute 30 seconds", "1 minute 30 seconds"),
-        ("interval 2 hours", "120 minutes", "120 minutes"),
+        ("2 hours", "interval 120 minutes", "interval 120 minutes"),
         (0.1, "100 milliseconds", "100 milliseconds"),
     ],
 )

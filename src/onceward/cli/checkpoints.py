@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onceward.cli.show import out, show_bytes, show_json, show_seconds
+from onceward.cli.verify import restore, verify
 from onceward.errors import ConfigurationError
 from onceward.history import (
     PHASES,
@@ -196,3 +197,7 @@ def _slots(record: EpochRecord) -> Table:
         at = f"{slot.acked_at:%H:%M:%S.%f}"[:-3] if slot.acked_at else "-"
         table.add_row(str(slot.slot), f"{slot.rows:,}", show_bytes(slot.bytes), at, escape(slot.host))
     return table
+
+
+checkpoints.command()(verify)
+checkpoints.command()(restore)

@@ -6,37 +6,54 @@ Exit codes: 0 done, 1 failed for good, 2 usage, 3 may be restarted, 4 fenced by 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Annotated, Final
 
 import typer
 
 from onceward import __version__
-from onceward.cli.adopt import adopt
-from onceward.cli.checkpoints import checkpoints
-from onceward.cli.demo import demo
-from onceward.cli.doctor import doctor
-from onceward.cli.init import init
-from onceward.cli.poison import poison
-from onceward.cli.recover import recover
-from onceward.cli.replay import replay
-from onceward.cli.resolve import resolve
-from onceward.cli.rewind import rewind
-from onceward.cli.run import run
 from onceward.cli.show import out, show_error
-from onceward.cli.status import status
-from onceward.cli.stop import stop
-from onceward.cli.transactions import transactions
-from onceward.cli.verify import restore, verify
-from onceward.spark.cause import exit_code_of
 
-app = typer.Typer(
-    name="onceward",
-    help="Exactly-once delivery from Spark Structured Streaming to systems outside Spark.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+COMMANDS: Final = tuple(
+    [
+        "init",
+        "run",
+        "status",
+        "stop",
+        "checkpoints",
+        "doctor",
+        "adopt",
+        "transactions",
+        "poison",
+        "resolve",
+        "recover",
+        "replay",
+        "rewind",
+        "demo",
+    ]
 )
+"""Each is a function, or a group of them, of that name in the module of that name."""
+
+
+def command_with(names: Iterable[str]) -> typer.Typer:
+    """The command with these subcommands. Their modules are imported here: some take half a second for PySpark."""
+    app = typer.Typer(
+        name="onceward",
+        help="Exactly-once delivery from Spark Structured Streaming to systems outside Spark.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    app.callback()(root)
+    for name in names:
+        found = getattr(import_module(f"onceward.cli.{name}"), name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command()(found)
+    return app
 
 
 def show_version(wanted: bool) -> None:
@@ -46,7 +63,6 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)
@@ -55,24 +71,17 @@ def root(
     """Exactly-once delivery from Spark Structured Streaming to systems outside Spark."""
 
 
-for command in (init, run, status, stop, doctor, adopt, recover, replay, rewind, demo):
-    app.command()(command)
-checkpoints.command()(verify)
-checkpoints.command()(restore)
-app.add_typer(checkpoints, name="checkpoints")
-app.add_typer(transactions, name="transactions")
-app.add_typer(poison, name="poison")
-app.add_typer(resolve, name="resolve")
-
-
 def main() -> None:
     """Run the command and exit."""
     as_json = "--json" in sys.argv
+    wanted = [name for name in sys.argv[1:2] if name in COMMANDS]
     try:
-        app()
+        command_with(wanted or COMMANDS)()
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
+        from onceward.spark.cause import exit_code_of
+
         exit_code = exit_code_of(error)
         show_error(error, as_json=as_json, exit_code=exit_code)
         sys.exit(exit_code)

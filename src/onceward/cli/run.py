@@ -13,7 +13,7 @@ from onceward.cli.load import load_job, with_api
 from onceward.cli.logs import Log, log_as
 from onceward.cli.supervise import supervise
 from onceward.durations import in_seconds
-from onceward.restart import NoRestart, Signs, ToSupervisor, strategy_from
+from onceward.restart import NoRestart, RestartStrategy, Signs, ToSupervisor, strategy_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,17 @@ def run(
         heartbeat_timeout_s=_seconds(heartbeat_timeout, "--heartbeat-timeout", at_least=2),
         ready_file=ready_file,
     )
-    strategy = strategy_from(restart) if restart is not None else None
-    job = with_api(load_job(target), asked=api, bind=api_bind)
-    strategy = job.restart if strategy is None else strategy
+    _begin(options, supervisor, strategy_from(restart) if restart is not None else None)
+
+
+def _begin(options: RunOptions, supervisor: ToSupervisor | None, wanted: RestartStrategy | None) -> None:
+    """As a driver, where there is a supervisor or need be none; else as one."""
+    job = with_api(load_job(options.target), asked=options.api, bind=options.api_bind)
+    strategy = job.restart if wanted is None else wanted
     if supervisor is not None:
         drive(job, options, supervisor)
     elif isinstance(strategy, NoRestart):
-        drive(job, options, Signs(job.name, ready_file))
+        drive(job, options, Signs(job.name, options.ready_file))
     else:
         supervise(job, options, strategy)
 

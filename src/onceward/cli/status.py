@@ -10,12 +10,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from onceward.admin import in_doubt
 from onceward.api import DriverGone, NoDriver, find_driver
-from onceward.cli.load import load_job
 from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import out, show_age, show_json
-from onceward.job import job_context
 from onceward.observe import (
     CheckpointStatus,
     DriverStatus,
@@ -57,7 +54,7 @@ def status(
     if state:
         found = replace(found, state=_state(local_path(checkpoint), epoch, rows))
     if job is not None:
-        found = with_in_doubt(found, in_doubt(job_context(replace(load_job(job), checkpoint=checkpoint))))
+        found = _asked(found, job, checkpoint)
     if json:
         show_json(found)
         return
@@ -101,6 +98,15 @@ def _show_driver(driver: DriverStatus | None) -> None:
         out.print(f"[yellow]outage[/]: {escape(told)}")
     if driver.error is not None:
         out.print(f"[red]error[/]: {escape(driver.error)}")
+
+
+def _asked(found: CheckpointStatus, job: str, checkpoint: str) -> CheckpointStatus:
+    """With what waits in the targets. Without a job there is none to ask, nor a need to wait for PySpark."""
+    from onceward.admin import in_doubt
+    from onceward.cli.load import load_job
+    from onceward.job import job_context
+
+    return with_in_doubt(found, in_doubt(job_context(replace(load_job(job), checkpoint=checkpoint))))
 
 
 def _state(checkpoint: Path, epoch: int | None, rows: int) -> EpochState:

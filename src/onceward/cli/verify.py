@@ -10,12 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from onceward.cli.ask import Because, Yes, ask, who
-from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
 from onceward.clock import SystemClock
-from onceward.contracts import Guarantee, Severity
+from onceward.contracts import Guarantee, Receipt, Severity
 from onceward.errors import ConfigurationError
-from onceward.job import chosen_sinks, inspect_job_checkpoint, job_receipts
 from onceward.recovery import Accept
 from onceward.storage import local_path
 from onceward.verify import Report, Targets, plan_restore
@@ -64,7 +62,7 @@ def restore(
     if accept not in (None, Accept.ROLLBACK.value):
         raise ConfigurationError(f"--accept {accept} says nothing here", hint="--accept rollback is all there is")
     root, at = local_path(checkpoint), datetime.now(UTC)
-    receipts = job_receipts(load_job(job), checkpoint) if job is not None else ()
+    receipts = _receipts(job, checkpoint) if job is not None else ()
     plan = plan_restore(root, epoch, now=at, receipts=receipts, accepts_rollback=accept is not None)
     lines = [
         f"epoch {epoch} becomes the newest decided one; {len(plan.moves)} files go to onceward/{plan.folder}",
@@ -82,7 +80,18 @@ def restore(
         out.print("the next start is refused unless it is given --accept rollback")
 
 
+def _receipts(target: str, checkpoint: str) -> tuple[Receipt, ...]:
+    from onceward.cli.load import load_job
+    from onceward.job import job_receipts
+
+    return job_receipts(load_job(target), checkpoint)
+
+
 def _asker(checkpoint: str, target: str) -> Targets:
+    """Only who names a job has to wait for PySpark."""
+    from onceward.cli.load import load_job
+    from onceward.job import chosen_sinks, inspect_job_checkpoint
+
     job = load_job(target)
     sinks = chosen_sinks(job.sinks, Guarantee(job.guarantee))
     return lambda: inspect_job_checkpoint(checkpoint, sinks, frozenset(), job.name)

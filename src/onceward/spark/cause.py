@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import builtins
 
-from pyspark.errors import AnalysisException
-
 from onceward.errors import OncewardError
 
 # Of what Spark says about a query before it runs. A path or a catalogue may only be away.
@@ -39,6 +37,9 @@ def python_cause(error: BaseException) -> str | None:
 
 def is_programming_error(error: BaseException) -> bool:
     """Whether the job's own code is at fault whatever the data: a module that is missing, a name, a column."""
+    # Whoever has raised it has imported it; a command that has not need not wait for it.
+    from pyspark.errors import AnalysisException
+
     if isinstance(error, AnalysisException):
         condition = error.getCondition() or ""
         return condition.startswith(_WRONG_QUERY)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from onceward.durations import in_seconds, text_in_seconds
 from onceward.errors import ConfigurationError
-from onceward.spark.options import seconds_of
 
 OnStop = Literal["retain", "delete"]
 StateBackend = Literal["rocksdb", "memory"]
@@ -23,6 +23,7 @@ BACKENDS: Final[Mapping[str, str]] = {
     "memory": f"{_STATE}.HDFSBackedStateStoreProvider",
 }
 ON_STOP: Final = ("retain", "delete")
+_SHORTEST_S: Final = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class CheckpointConfig:
             return trigger
         if trigger is None:
             return f"{wanted * 1000:.0f} milliseconds"
-        if not math.isclose(seconds_of(trigger) or 0.0, wanted):
+        if not math.isclose(text_in_seconds(trigger.lower().removeprefix("interval ")) or 0.0, wanted):
             raise ConfigurationError(
                 f"the job's trigger is {trigger!r}, and the interval of its checkpoints {self.interval!r}",
                 hint="they are one thing: leave one of them out",
@@ -116,15 +117,8 @@ class CheckpointConfig:
         return asked
 
 
-def _seconds(name: str, value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
-        return float(value)
-    seconds = seconds_of(value) if isinstance(value, str) else None
-    if not seconds:
-        raise ConfigurationError(f"{name} {value!r} is no time", hint='say "10 seconds", or a number of seconds')
-    return seconds
+def _seconds(name: str, value: str | float | None) -> float | None:
+    return None if value is None else in_seconds(value, what=name, at_least=_SHORTEST_S)
 
 
 def _at_least(name: str, value: object, least: int) -> None:

@@ -8,16 +8,6 @@ from onceward.errors import ConfigurationError
 
 _ONE = r"(?:\d+ *(?:microsecond|millisecond|second|minute|hour|day|week)s?|\d+\.\d+ *seconds?)"
 _INTERVAL = re.compile(rf"(?:interval +)?{_ONE}(?: +{_ONE})*")
-_PART = re.compile(r"(\d+(?:\.\d+)?) *([a-z]+?)s?(?= |$)")
-_SECONDS = {
-    "microsecond": 1e-6,
-    "millisecond": 1e-3,
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-    "week": 604800.0,
-}
 _ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
 
@@ -54,11 +44,3 @@ def trigger_arguments(trigger: str | None) -> dict[str, str | bool]:
             hint='use "10 seconds" (or milliseconds, minutes, hours, days), "available-now", or None',
         )
     return {"processingTime": trigger}
-
-
-def seconds_of(interval: str) -> float | None:
-    """How long an interval of Spark's is; None where it is none."""
-    text = interval.strip().lower()
-    if not _INTERVAL.fullmatch(text):
-        return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text.removeprefix("interval")))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from onceward.cli.app import app
 from onceward.cli.init import _SINKS
 from onceward.cli.load import load_job
-from onceward.cli.main import app
 from onceward.errors import ConfigurationError
 
 ADDRESSES = {
