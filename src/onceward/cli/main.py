@@ -15,23 +15,21 @@ import typer
 from onceward import __version__
 from onceward.cli.show import out, show_error
 
-COMMANDS: Final = tuple(
-    [
-        "init",
-        "run",
-        "status",
-        "stop",
-        "checkpoints",
-        "doctor",
-        "adopt",
-        "transactions",
-        "poison",
-        "resolve",
-        "recover",
-        "replay",
-        "rewind",
-        "demo",
-    ]
+COMMANDS: Final = (
+    "init",
+    "run",
+    "status",
+    "stop",
+    "checkpoints",
+    "doctor",
+    "adopt",
+    "transactions",
+    "poison",
+    "resolve",
+    "recover",
+    "replay",
+    "rewind",
+    "demo",
 )
 """Each is a function, or a group of them, of that name in the module of that name."""
 
