@@ -116,9 +116,9 @@ RULES = (
     Mutant(
         name="restart-not-ready-without-a-driver",
         rule="The ready file goes when its driver does.",
-        file="restart/supervisor.py",
-        old="        self._signs.ended()\n        lived_s",
-        new="        lived_s",
+        file="restart/signs.py",
+        old='self._remove()\n        notify_systemd(f"STATUS={self._name}: {why}"',
+        new='notify_systemd(f"STATUS={self._name}: {why}"',
         tests=SUPERVISOR,
     ),
     Mutant(

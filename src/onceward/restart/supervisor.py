@@ -130,7 +130,6 @@ class Supervisor:
         why_killed = watch.until_exit()
         self._was_ready = self._was_ready or watch.was_ready
         code = driver.end(grace_s=0.0 if why_killed else _SESSION_GRACE_S)
-        self._signs.ended()
         lived_s = time.monotonic() - begun
         said = watch.document or {}
         words = _last_words(code, lived_s, why_killed, said)

@@ -64,7 +64,9 @@ class Supervised:
         return Supervisor("tiny", self._command, restarts, signs, limits=limits)
 
     def run(self, strategy: RestartStrategy, limits: SupervisorLimits = QUICK) -> End:
-        return self.supervisor(strategy, limits).run()
+        with self.running(strategy, limits) as (_, ends):
+            wait_until(lambda: ends)
+        return ends[0]
 
     def _command(self, was_ready: bool) -> list[str]:
         return [sys.executable, str(DRIVER), str(self.folder), "again" if was_ready else "first"]
@@ -153,7 +155,7 @@ def test_a_driver_that_falls_silent_is_killed_with_all_of_its_session(
 ) -> None:
     """Its child is in another process group, deaf, and stopped. The next life looks whether it is gone."""
     job = supervised(["child", "stop child", "deaf", "beat once", "ready", "wait"], [0])
-    assert job.run(FixedDelay(1, 0), SupervisorLimits(heartbeat_s=0.5)) == End(0)
+    assert job.run(FixedDelay(1, 0), SupervisorLimits(heartbeat_s=0.5, stop_s=0.0, stop_grace_s=0.0)) == End(0)
     assert job.ends() == [How.HUNG, How.STOPPED]
     assert "no heartbeat through its JVM for 0.5 s" in caplog.text
 
