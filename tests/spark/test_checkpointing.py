@@ -213,7 +213,9 @@ def test_an_epoch_that_fails_is_staged_again_in_the_same_run(
     workspace.add_files(2)
 
     def pipeline(session: SparkSession) -> DataFrame:
-        return workspace.lucky(session).mapInArrow(failing(2, died), "id long, file int, luck double")
+        # One task, so that each failure of the epoch is one of its marks.
+        rows = workspace.lucky(session).coalesce(1)
+        return rows.mapInArrow(failing(2, died), "id long, file int, luck double")
 
     job = workspace.job(pipeline=pipeline, small_epoch_rows=small, checkpointing=CheckpointConfig(tolerable_failures=2))
     job.run(spark)
