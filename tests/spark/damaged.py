@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sqlite3
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -199,8 +200,13 @@ class Made:
         return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
     def newest(self, pattern: str) -> str:
-        """Of the files that match, the one with the highest number."""
+        """Of the files that match, the one with the highest number; of table files one that the newest zip names."""
         root = self.pristine / "checkpoint"
+        if pattern.endswith(".sst"):
+            folder = pattern.removesuffix("/SSTs/*.sst")
+            with zipfile.ZipFile(root / self.newest(f"{folder}/*.zip")) as archive:
+                described = json.loads(archive.read("metadata").split(b"\n", 1)[1])
+            return f"{folder}/SSTs/{described['sstFiles'][0]['dfsSstFileName']}"
         found = [path.relative_to(root).as_posix() for path in root.glob(pattern)]
         return max(found, key=lambda path: int(path.rpartition("/")[2].split(".")[0].split("_")[0].split("-")[0]))
 
