@@ -96,6 +96,7 @@ def _run(
     # Only noted, not raised: an exception in the middle of a call to Spark would be logged with its traceback.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: told_to_stop.set())
+    started.on_stop_request(told_to_stop.set)
     watcher.ready()
     if not quiet:
         sinks = escape(", ".join(str(sink.name) for sink in job.sinks))

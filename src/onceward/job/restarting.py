@@ -31,6 +31,7 @@ from onceward.restart import (
 )
 from onceward.spark.cause import MAY_BE_RESTARTED, exit_code_of, python_cause
 from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.run import Run
 from onceward.storage import LocalStorage, local_path
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def life_log(job: Job) -> LifeLog:
 def run_with_restarts(job: Job, spark: SparkSession, accept: str | Iterable[str]) -> None:
     """Start and wait, again and again as the job's strategy says. An interrupt ends it, also in a pause."""
     if isinstance(job.restart, NoRestart):
-        _run_once(job, spark, accept)
+        _run_once(job, spark, accept, [])
         return
     restarts = Restarts(job.restart, life_log(job), SystemClock(), lambda: checkpoint_reached(job))
     decision = restarts.settle_vanished()
@@ -80,14 +81,15 @@ def _live(job: Job, spark: SparkSession, accept: str | Iterable[str], restarts: 
     """One life; the pause after which the next may begin, None after a clean end. Raises what no restart mends."""
     restarts.begin()
     begun = time.monotonic()
+    started: list[Run] = []
     try:
-        _run_once(job, spark, accept)
+        _run_once(job, spark, accept, started)
     except Exception as error:
         code = exit_code_of(error)
         how = How.FAILED if code == MAY_BE_RESTARTED else How.REFUSED
         text = first_line(python_cause(error) or str(error))
         words = LastWords(how, time.monotonic() - begun, exit_code=code, error=type(error).__name__, message=text)
-        decision = restarts.end(words)
+        decision = restarts.end(words, stopping=any(run.is_stopping for run in started))
         if isinstance(decision, RestartAfter) and _is_alive(spark):
             return decision
         if isinstance(decision, GiveUp):
@@ -101,8 +103,9 @@ def _live(job: Job, spark: SparkSession, accept: str | Iterable[str], restarts: 
     return None
 
 
-def _run_once(job: Job, spark: SparkSession, accept: str | Iterable[str]) -> None:
+def _run_once(job: Job, spark: SparkSession, accept: str | Iterable[str], started: list[Run]) -> None:
     run = job.start(spark, accept=accept)
+    started.append(run)
     try:
         run.await_termination()
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from onceward.restart.history import How
 from onceward.restart.restarts import LastWords, Restarts, announce
 from onceward.restart.signs import Signs
 from onceward.restart.strategy import Decision, GiveUp, RestartAfter
-from onceward.restart.wire import Beat, Failed, Message, Ready
+from onceward.restart.wire import Beat, Failed, Message, Ready, Stopping
 
 log = logging.getLogger("onceward")
 
@@ -198,6 +198,8 @@ class _Watch:
                     heard = self.was_ready = True
                     if not self._stop.is_set():
                         self._signs.ready()
+                case Stopping():
+                    self._stop.set()
                 case Failed():
                     self.document = message.document
         return heard

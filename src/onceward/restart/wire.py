@@ -28,13 +28,18 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopping:
+    """Somebody has asked the driver itself to stop, as `onceward stop` does: however that ends, it is not restarted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The last words of a driver that ends with an error; the same document that `--json` prints."""
 
     document: Mapping[str, Any]
 
 
-Message = Beat | Ready | Failed
+Message = Beat | Ready | Stopping | Failed
 
 
 def encoded(message: Message) -> bytes:
@@ -44,6 +49,8 @@ def encoded(message: Message) -> bytes:
             document: Mapping[str, Any] = {"beat": True}
         case Ready():
             document = {"ready": True}
+        case Stopping():
+            document = {"stopping": True}
         case Failed():
             document = {"failed": message.document}
     return json.dumps(document).encode() + b"\n"
@@ -71,6 +78,8 @@ def _message(line: bytes) -> Message | None:
             return Beat()
         case {"ready": True}:
             return Ready()
+        case {"stopping": True}:
+            return Stopping()
         case {"failed": dict(said)}:
             return Failed(said)
         case _:
@@ -106,7 +115,8 @@ class ToSupervisor:
         self._send(Beat())
 
     def stopping(self) -> None:
-        """Nothing: whoever supervises has asked for it, or sees the end."""
+        """See `Stopping`."""
+        self._send(Stopping())
 
     def ended(self) -> None:
         """Nothing: it is seen."""

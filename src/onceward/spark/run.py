@@ -47,6 +47,7 @@ class Run:
         self._ending = threading.RLock()
         self._is_stopping = False
         self._asked_to_stop = threading.Event()
+        self._on_request: Callable[[], None] | None = None
         self._stop_is_taken = threading.Lock()
         self._stop_failed: OncewardError | None = None
         self._at_clean_end = at_clean_end
@@ -102,7 +103,8 @@ class Run:
                 if self._delivery.publisher_error is not None:
                     self._stop_query(_STOP_S)
                     break
-                if self._asked_to_stop.is_set() and self._stop_is_taken.acquire(blocking=False):
+                is_asked = self._asked_to_stop.is_set() and self._on_request is None
+                if is_asked and self._stop_is_taken.acquire(blocking=False):
                     self.stop()
                     return True
                 if deadline is not None and time.monotonic() >= deadline:
@@ -128,7 +130,16 @@ class Run:
         """
         if not self._asked_to_stop.is_set():
             self._asked_to_stop.set()
+            if self._on_request is not None:
+                self._on_request()
+                return
             threading.Thread(target=self._stop_if_nobody_waits, name="onceward-asked-to-stop", daemon=True).start()
+
+    def on_stop_request(self, act: Callable[[], None]) -> None:
+        """For whoever stops it in a way of its own: from now on a request only calls this, in the thread that asks."""
+        self._on_request = act
+        if self._asked_to_stop.is_set():
+            act()
 
     def _stop_if_nobody_waits(self) -> None:
         try:

@@ -293,3 +293,12 @@ def test_a_driver_sees_that_its_supervisor_is_gone_and_the_next_one_that_a_life_
         assert job.run(FixedDelay(1, 0)) == End(0)
     assert job.ends() == [How.VANISHED, How.STOPPED]
     assert "restarting tiny in 0 s: vanished" in caplog.text
+
+
+def test_a_driver_that_was_itself_asked_to_stop_is_not_restarted_however_that_ends(tmp_path: Path) -> None:
+    """As by `onceward stop`: a target that did not take the last epoch in time is no reason to go on."""
+    fails = {"fail": "PublishFailed", "code": 3}
+    supervised = Supervised(tmp_path, ["beat", "ready", "deaf", "stopping", fails], ["beat", "ready", 0])
+    end = supervised.run(FixedDelay(5, 0.0))
+    assert (end.exit_code, end.gave_up) == (3, None)
+    assert len(supervised.lines("starts")) == 1

@@ -55,6 +55,8 @@ def main() -> None:
                 say(beat=True)
             case "ready":
                 say(ready=True)
+            case "stopping":
+                say(stopping=True)
             case "child":
                 child = subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE)
                 child.stdout.readline()
