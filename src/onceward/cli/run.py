@@ -15,6 +15,17 @@ from onceward.cli.supervise import supervise
 from onceward.durations import in_seconds
 from onceward.restart import NoRestart, RestartStrategy, Signs, ToSupervisor, strategy_from
 
+Api = Annotated[
+    bool, typer.Option("--api", help="Let programs on this host ask the running job, and stop it: `onceward stop`.")
+]
+ApiBind = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="The same at this address; 127.0.0.1 and a free port else.")
+]
+SparkLog = Annotated[
+    bool, typer.Option("--spark-log", help="Show what Spark logs, too; else it is kept in a file until the end.")
+]
+LogLines = Annotated[Log, typer.Option(help="How log lines look on standard error: text, or json.")]
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -63,13 +74,9 @@ def run(
     packages: Annotated[
         str | None, typer.Option(help="Jars that the job needs, as Maven coordinates with commas between them.")
     ] = None,
-    api: Annotated[
-        bool, typer.Option("--api", help="Let programs on this host ask the running job, and stop it: `onceward stop`.")
-    ] = False,
-    api_bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The same at this address; 127.0.0.1 and a free port else.")
-    ] = None,
-    log: Annotated[Log, typer.Option(help="How log lines look on standard error: text, or json.")] = Log.TEXT,
+    api: Api = False,
+    api_bind: ApiBind = None,
+    log: LogLines = Log.TEXT,
     restart: Annotated[
         str | None,
         typer.Option(metavar="STRATEGY", help="Instead of the job's own: none, fixed-delay:3:10s, exponential-delay."),
@@ -83,9 +90,7 @@ def run(
     ready_file: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A file that exists while the job is recovered and runs.")
     ] = None,
-    spark_log_shown: Annotated[
-        bool, typer.Option("--spark-log", help="Show what Spark logs, too; else it is kept in a file until the end.")
-    ] = False,
+    spark_log_shown: SparkLog = False,
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a job until it ends; Ctrl-C or SIGTERM finish the running epoch first."""
