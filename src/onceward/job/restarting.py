@@ -29,7 +29,7 @@ from onceward.restart import (
     announce,
     first_line,
 )
-from onceward.spark.cause import MAY_BE_RESTARTED, exit_code_of, python_cause
+from onceward.spark.cause import MAY_BE_RESTARTED, exit_code_of, python_cause, text_of
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.run import Run
 from onceward.storage import LocalStorage, local_path
@@ -87,7 +87,7 @@ def _live(job: Job, spark: SparkSession, accept: str | Iterable[str], restarts: 
     except Exception as error:
         code = exit_code_of(error)
         how = How.FAILED if code == MAY_BE_RESTARTED else How.REFUSED
-        text = first_line(python_cause(error) or str(error))
+        text = first_line(python_cause(error) or text_of(error))
         words = LastWords(how, time.monotonic() - begun, exit_code=code, error=type(error).__name__, message=text)
         decision = restarts.end(words, stopping=any(run.is_stopping for run in started))
         if isinstance(decision, RestartAfter) and _is_alive(spark):
