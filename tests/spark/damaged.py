@@ -87,9 +87,11 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
     before = {key: spark.conf.get(key, None) for key in values}
     for key, value in values.items():
         spark.conf.set(key, value)
-    yield
-    for key, old in before.items():
-        spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from typing import BinaryIO, Final
 _MAGIC: Final = b"crc\0"
 _HEADER: Final = 8
 _PIECE: Final = 1 << 20
-_MOST_CHUNK: Final = 1 << 20
+_MOST_CHUNK: Final = 1 << 26
+"""Hadoop takes any, and holds one in memory: with a flipped bit here it may go on all the same, or not."""
 
 
 @dataclass(frozen=True, slots=True)
