@@ -41,7 +41,7 @@ from onceward.recovery import Opened, Plan, describe
 from onceward.restart import NoRestart, RestartStrategy, checked_strategy
 from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.spark.current import for_checkpoint
-from onceward.spark.defaults import check_settings, most_tasks, query_settings
+from onceward.spark.defaults import check_settings, most_tasks, query_settings, wait_for_sources
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.held import Hold, hold
 from onceward.spark.options import refuse_async_progress, trigger_arguments
@@ -211,6 +211,7 @@ class Job:
         try:
             with query_settings(frame, root, self.checkpointing):
                 query = writer.start()
+                wait_for_sources(query)
         except BaseException:
             delivery.close(timeout_s=0)
             raise

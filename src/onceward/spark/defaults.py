@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from onceward.errors import ConfigurationError
 from onceward.spark.checkpoint import SparkLogs
@@ -26,6 +28,9 @@ FILE_SYSTEM_MANAGER: Final = (
 )
 _OF_OPTION: Final = {PROVIDER: "state_backend", PARTITIONS: "state_partitions"}
 _setting = threading.Lock()
+_NO_SOURCES: Final = "Initializing"
+_SOURCES_WITHIN_S: Final = 10.0
+_LOOK_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,14 @@ def query_settings(frame: DataFrame, checkpoint: Path, config: CheckpointConfig)
         finally:
             for key, old in before.items():
                 spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+
+
+def wait_for_sources(query: StreamingQuery) -> None:
+    """Until the query has made its sources, which it does in a thread of its own, by the settings of the session: a
+    file source keeps its list by the manager that is set then."""
+    deadline = time.monotonic() + _SOURCES_WITHIN_S
+    while query.isActive and query.status["message"].startswith(_NO_SOURCES) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
 
 
 def situation(frame: DataFrame, checkpoint: Path) -> Situation:
