@@ -209,7 +209,7 @@ class SparkLogs:
         """The lines of an entry; None when there is none; `DamagedFile` when it is cut short."""
         try:
             text = self._text(log, epoch)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if text is None:
             raise DamagedFile(
