@@ -11,7 +11,7 @@ from .workspace import python, python_path
 
 
 def test_the_demo_finds_nothing_lost_or_duplicated_beside_a_naive_job_that_duplicates(tmp_path: Path) -> None:
-    command = [python(), "-c", "from onceward.cli import main; main()", "demo", "--kills", "2", "--seed", "7", "--json"]
+    command = [python(), "-c", "from onceward.cli import main; main()", "demo", "--kills", "1", "--seed", "7", "--json"]
     done = subprocess.run(
         [*command, "--keep", str(tmp_path / "demo")],
         capture_output=True,
