@@ -98,7 +98,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
 
         return deliver
 
-    peers = {"no-op foreachBatch": "<= 1.5", "no-op foreachBatch, faster manager": "<= 2"}
+    peers = {"no-op foreachBatch": "<= 0.7", "no-op foreachBatch, faster manager": "<= 1.5"}
     medians = interleaved(
         {
             "no-op foreachBatch": nothing,
