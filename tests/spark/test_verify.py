@@ -188,7 +188,8 @@ def test_spark_goes_on_from_what_is_called_resumable(made: dict[str, Made], spar
         assert one.run(spark) == expected[one.kind], f"seed {seed}: {one.kind} {damage}"
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("count", [40])
 def test_spark_does_not_go_on_from_what_is_called_damaged(
     made: dict[str, Made], spark: SparkSession, count: int
 ) -> None:
