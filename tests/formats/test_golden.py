@@ -5,9 +5,7 @@ reading the old one.
 """
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from onceward.committers import FileCheckpointCommitter, SQLiteCheckpointCommitter
-from onceward.contracts import Guarantee, Receipt, SlotContext, SlotValues
+from onceward.contracts import Guarantee, Receipt, SlotContext
 from onceward.contracts.events import StagedSlot, StateSize
 from onceward.errors import DamagedFile
 from onceward.history import EpochRecord, HistoryLog, SinkRecord
@@ -50,8 +47,9 @@ from onceward.journal import (
     seal,
     unseal,
 )
+from onceward.operators import Column, Operator, SourceInfo, Topology, TopologyLog, TopologyRecord
 from onceward.restart.history import Begun, Ended, How, Life, LifeLog, Reached, Then
-from onceward.sinks import FileSink, SQLiteSink
+from onceward.sinks import FileSink
 from onceward.storage import LocalStorage
 from onceward.testing import ManualClock
 from onceward.verify.removed import Restoration, read_down, write_done, write_down
@@ -149,6 +147,14 @@ ENDED = Ended(
     error="PublishFailed",
     message="sink 'files:pv' is away",
 )
+TOPOLOGY = Topology(
+    (
+        Operator(1, "dedupe", "by user é", (Column("user", "string"), Column("at", "struct<start:timestamp>"))),
+        Operator(0, "symmetricHashJoin", None, None, 2, ("left-keyToNumValues", "right-keyToNumValues")),
+    ),
+    (SourceInfo(0, "kafka", "views"), SourceInfo(1, None, "clicks", is_named_by_spark=True)),
+    (FILES, TABLE),
+)
 TOTALS = {FILES: SinkTotal("two-phase commit", "exactly-once", 2, 5)}
 BARRIER = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767323045678,"conf":{}}\n{"logOffset":7}'
 DECISION = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -221,6 +227,10 @@ def write_life(storage: LocalStorage) -> None:
     lives.end(ENDED)
 
 
+def write_topology(storage: LocalStorage) -> None:
+    assert TopologyLog(storage).write(TOPOLOGY, since=7).number == 0
+
+
 WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     f"diverted/7.{sink_digest(TABLE)}": write_diversion,
     "history/7-8.2.0123abcd.json": write_history,
@@ -235,6 +245,7 @@ WRITERS: dict[str, Callable[[LocalStorage], None]] = {
     "removed-20260102T030405678000Z.json": write_restore,
     "resolutions/0.json": write_resolution,
     "settled/6": write_marker,
+    "topology/0.json": write_topology,
 }
 
 
@@ -280,6 +291,10 @@ def test_a_life_is_read() -> None:
 
 def test_diversion_is_read() -> None:
     assert Diversions(LocalStorage(FOLDER)).all() == {(7, TABLE): DIVERSION}
+
+
+def test_topology_is_read() -> None:
+    assert TopologyLog(LocalStorage(FOLDER)).read() == TopologyRecord(0, 7, TOPOLOGY)
 
 
 def test_settled_marker_is_read() -> None:
@@ -356,35 +371,3 @@ def test_published_files_keep_their_names_and_are_receipts(tmp_path: Path) -> No
         sink.commit(handle)
         assert [path.name for path in folder.iterdir() if path.is_file()] == [expected["published"]]
         assert set(sink.receipts(JOB)) == {Receipt(JOB.name, JOB.generation, FILES, 7, 0, FINGERPRINT)}
-
-
-def test_tables_in_sqlite_keep_their_shape(tmp_path: Path) -> None:
-    path = tmp_path / "target.db"
-    receipt = Receipt(JOB.name, JOB.generation, TABLE, 7, 0, FINGERPRINT)
-    sink = SQLiteSink(path, table="pv", name=TABLE)
-    sink.check(ROWS.schema, output_mode="append")
-    sink.send_transaction([SlotValues(0, 2, receipt, lambda: iter([ROWS]))], JOB, 7, AT)
-    SQLiteCheckpointCommitter(path).open(JOB, TABLE)
-    golden = json.loads((GOLDEN / "tables.json").read_text())
-    with closing(sqlite3.connect(path)) as database:
-        shapes = {table: shape_of(database, table) for table in golden["tables"]}
-        row = database.execute("SELECT * FROM onceward_receipts").fetchone()
-    assert shapes == golden["tables"]
-    assert list(row[:-1]) == golden["receipt"]
-
-
-def shape_of(database: sqlite3.Connection, table: str) -> list[list[object]]:
-    """Name, type, not null, and place in the primary key of every column."""
-    query = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
-    return [list(column) for column in database.execute(query, (table,))]
-
-
-def test_committer_keeps_its_file(tmp_path: Path) -> None:
-    committer = FileCheckpointCommitter(tmp_path)
-    committer.open(JOB, TABLE)
-    committer.commit_checkpoint(0, 7)
-    golden = json.loads((GOLDEN / "names.json").read_text())["committer"]
-    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    assert file.relative_to(tmp_path).as_posix() == golden["path"]
-    said = json.loads(file.read_text())
-    assert {key: value for key, value in said.items() if key != "committed_at"} == golden["content"]

@@ -65,8 +65,20 @@ class SparkLogs:
 
     def sources(self, epoch: int) -> list[str]:
         """Where the epoch ends in each source, one line each, as the source wrote it; none without an entry."""
+        return [position for _, position in self._positions(epoch)]
+
+    def source_names(self, epoch: int) -> list[str | None]:
+        """What Spark calls each source of the epoch: a name, where the user has given them (`readStream.name`), or
+        nothing, and then their order tells them apart."""
+        return [name for name, _ in self._positions(epoch)]
+
+    def _positions(self, epoch: int) -> list[tuple[str | None, str]]:
         lines = self._entry("offsets", epoch) if epoch >= 0 else None
-        return [] if lines is None else lines[2:]
+        if lines is None:
+            return []
+        if lines[0] != "v2":
+            return [(None, line) for line in lines[2:]]
+        return [(name, position) for name, _, position in (line.partition(":") for line in lines[2:])]
 
     def pinned(self) -> dict[str, str]:
         """The settings that the newest epoch has, and every one after it: Spark goes by these, whatever the session

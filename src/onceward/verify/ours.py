@@ -21,6 +21,7 @@ from onceward.journal import (
     Resolutions,
     SettledLog,
 )
+from onceward.operators import TopologyLog
 from onceward.recovery import make_plan, read_identity, take_survey
 from onceward.recovery.plan import Plan, Refuse, describe
 from onceward.storage import LocalStorage
@@ -86,6 +87,7 @@ def our_findings(
     """All that is wrong with it. `is_whole`: a start plans at once, and need not put Spark's logs right before."""
     yield from _identity(ours)
     yield from _resolutions(ours.storage)
+    yield from _topology(ours.storage)
     yield from _unfinished(ours.storage)
     yield from _old_files(ours.storage)
     if context is None:
@@ -116,6 +118,13 @@ def _identity(ours: Ours) -> Iterator[OurFinding]:
 def _resolutions(storage: LocalStorage) -> Iterator[OurFinding]:
     try:
         Resolutions(storage).read()
+    except DamagedFile as error:
+        yield _wrong(error)
+
+
+def _topology(storage: LocalStorage) -> Iterator[OurFinding]:
+    try:
+        TopologyLog(storage).read()
     except DamagedFile as error:
         yield _wrong(error)
 
