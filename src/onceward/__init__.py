@@ -1,6 +1,6 @@
 """Exactly-once delivery from PySpark Structured Streaming to systems outside Spark.
 
-What needs PySpark is imported when it is first asked for: commands that only read files need not wait for it.
+What needs PySpark, or much else, is imported when it is first asked for: commands that only read files need not wait.
 """
 
 from typing import TYPE_CHECKING
@@ -28,12 +28,12 @@ from onceward.contracts import (
 from onceward.errors import OncewardError
 from onceward.identity import Fingerprint, Generation, JobIdentity, TransactionName
 from onceward.lazy import __getattr__ as __getattr__
-from onceward.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.version import __version__
 
 if TYPE_CHECKING:
     from onceward.job import Job, foreach_batch
+    from onceward.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
     from onceward.spark.run import Run
 
 __all__ = [

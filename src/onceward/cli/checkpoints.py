@@ -55,13 +55,15 @@ def list_epochs(
 ) -> None:
     """List the newest epochs, and totals and percentiles over all that are kept. Works while the job runs."""
     history = _history(checkpoint)
-    everything = history.read()
+    everything = history.outline()
     wanted = [record for record in everything if record.outcome == "failed" or not failed]
     newest = sorted({record.epoch for record in wanted})[-last:]
     shown = [record for record in wanted if newest and record.epoch >= newest[0]]
     found = summary(everything)
     if json:
-        show_json(Listing(checkpoint, [_as_json(record) for record in shown], found))
+        whole = history.read(first=newest[0]) if newest else []
+        epochs = [_as_json(record) for record in whole if record.outcome == "failed" or not failed]
+        show_json(Listing(checkpoint, epochs, found))
         return
     if not everything:
         out.print("no history yet: an epoch is written down within seconds of its end")

@@ -1,9 +1,12 @@
-"""`onceward checkpoints verify` and `restore`: is a checkpoint whole, and back to an epoch from which it is."""
+"""`onceward checkpoints verify` and `restore`: is a checkpoint whole, and back to an epoch from which it is.
+
+What they do is imported when they do it: `onceward checkpoints list` beside them need not wait for it.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -14,11 +17,10 @@ from onceward.cli.show import out, show_json
 from onceward.clock import SystemClock
 from onceward.contracts import Guarantee, Receipt, Severity
 from onceward.errors import ConfigurationError
-from onceward.recovery import Accept
 from onceward.storage import local_path
-from onceward.verify import Report, Targets, plan_restore
-from onceward.verify import restore as restore_files
-from onceward.verify import verify as verify_checkpoint
+
+if TYPE_CHECKING:
+    from onceward.verify import Report, Targets
 
 Checkpoint = Annotated[str, typer.Argument(help="The job's checkpoint directory.")]
 JobFile = Annotated[
@@ -37,6 +39,8 @@ def verify(
     json: Json = False,
 ) -> None:
     """Read a whole checkpoint, also while its job runs, and say whether it can be resumed. Changes nothing."""
+    from onceward.verify import verify as verify_checkpoint
+
     targets = _asker(checkpoint, job) if job is not None else None
     report = verify_checkpoint(local_path(checkpoint), clock=SystemClock(), quick=quick, targets=targets)
     if json:
@@ -59,6 +63,10 @@ def restore(
     json: Json = False,
 ) -> None:
     """Take a stopped checkpoint back to an earlier epoch. What comes after it is moved aside, not removed."""
+    from onceward.recovery import Accept
+    from onceward.verify import plan_restore
+    from onceward.verify import restore as restore_files
+
     if accept not in (None, Accept.ROLLBACK.value):
         raise ConfigurationError(f"--accept {accept} says nothing here", hint="--accept rollback is all there is")
     root, at = local_path(checkpoint), datetime.now(UTC)

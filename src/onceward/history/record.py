@@ -100,7 +100,7 @@ class EpochRecord:
         return cls(
             epoch=int(document["epoch"]),
             times={step: datetime.fromisoformat(at) for step, at in document.get("times", {}).items()},
-            slots=tuple(StagedSlot(**{**slot, **_at(slot, "acked_at")}) for slot in document.get("slots", ())),
+            slots=tuple([_slot(slot) for slot in document.get("slots", ())]),
             sinks={
                 SinkName(name): SinkRecord(**{**sink, **_at(sink, "began_at", "delivered_at")})
                 for name, sink in document.get("sinks", {}).items()
@@ -108,6 +108,16 @@ class EpochRecord:
             state=tuple(StateSize(**size) for size in document.get("state", ())),
             **plain,
         )
+
+
+def outlined(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document of a record with two of its slots only: those that were acknowledged first and last.
+
+    All that is told over many epochs can be told from it, and slots are most of a record.
+    """
+    slots = document.get("slots", ())
+    acked = [(datetime.fromisoformat(slot["acked_at"]), n) for n, slot in enumerate(slots) if "acked_at" in slot]
+    return {**document, "slots": [slots[n] for _, n in (min(acked), max(acked))] if acked else []}
 
 
 _PLAIN: Final = (
@@ -132,6 +142,12 @@ def _known(document: dict[str, Any]) -> dict[str, Any]:
         for name, value in document.items()
         if value is not None and value != ""
     }
+
+
+def _slot(document: Mapping[str, Any]) -> StagedSlot:
+    acked = document.get("acked_at")
+    at = None if acked is None else datetime.fromisoformat(acked)
+    return StagedSlot(document["slot"], document["rows"], document["bytes"], document.get("host", ""), at)
 
 
 def _at(document: Mapping[str, Any], *names: str) -> dict[str, datetime]:

@@ -7,11 +7,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from onceward import __version__ as onceward_version
+from onceward.contracts.events import StagedSlot
+from onceward.history import EpochRecord, HistoryLog
+from onceward.identity import RunId
+from onceward.storage import LocalStorage
 from onceward.testing import Harness
 
 
@@ -234,3 +239,27 @@ def test_transactions_are_listed_and_only_what_is_decided_is_committed_by_hand(
 def test_the_command_tells_its_version_and_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "onceward", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["onceward", onceward_version]
+
+
+def test_the_newest_epochs_are_listed_with_their_slots(unpublished: Harness, tmp_path: Path) -> None:
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    slots = tuple(StagedSlot(number, 10, 100, "host", begun) for number in range(3))
+    history = HistoryLog(LocalStorage(tmp_path / "checkpoint" / "onceward"))
+    history.write(
+        [
+            EpochRecord(epoch, RunId("run"), outcome, times={"begun": begun}, slots=slots, slot_count=3)
+            for epoch, outcome in enumerate(("failed", "settled", "failed", "settled"))
+        ]
+    )
+    listed = json.loads(onceward("checkpoints", "list", tmp_path / "checkpoint", "--last", 2, "--json").stdout)
+    assert [(one["epoch"], len(one["slots"])) for one in listed["epochs"]] == [(2, 3), (3, 3)]
+    failed = json.loads(onceward("checkpoints", "list", tmp_path / "checkpoint", "--failed", "--json").stdout)
+    assert [(one["epoch"], len(one["slots"])) for one in failed["epochs"]] == [(0, 3), (2, 3)]
+    assert (failed["summary"]["settled"], failed["summary"]["failed"]) == (2, 2)
+
+
+@pytest.mark.parametrize("command", ["status", "checkpoints"])
+def test_a_command_that_reads_files_waits_for_nothing_else(command: str) -> None:
+    code = f"import sys; from onceward.cli.main import command_with; command_with(['{command}']); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pyspark", "pyarrow", "onceward.recovery", "onceward.restart"} & {*loaded}

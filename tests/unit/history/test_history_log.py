@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from onceward.history import EpochRecord, HistoryLog
+from onceward.contracts.events import StagedSlot
+from onceward.history import EpochRecord, HistoryLog, SinkRecord, phases, summary
 from onceward.history.log import FOLDER, SMALL_FILES, TOGETHER
-from onceward.identity import RunId
+from onceward.identity import RunId, SinkName
 from onceward.journal import Retention
 from onceward.storage import LocalStorage
 from onceward.testing import MemoryStorage
@@ -34,6 +36,22 @@ def test_what_was_written_is_read_in_the_order_of_epochs() -> None:
     assert history.read() == [record(0), record(1), record(2), record(3)]
     assert epochs(history.read(first=1, last=2)) == [1, 2]
     assert epochs(history.newest(3)) == [1, 2, 3]
+
+
+def test_an_outline_tells_the_same_over_all_epochs_as_the_whole_records() -> None:
+    history = HistoryLog(MemoryStorage())
+    # Acknowledged out of turn, some never, one on a whole second (which is written in fewer letters).
+    waits = ([3.0, 1.5, 2.0, None], [0.25, 0.25], [None], [])
+    for epoch, acked in enumerate(waits):
+        at = [None if wait is None else START + timedelta(seconds=wait) for wait in acked]
+        slots = tuple(StagedSlot(n, 10, 100, "", one) for n, one in enumerate(at))
+        sinks = {SinkName("table"): SinkRecord(rows=10, retries=epoch)}
+        history.write([replace(record(epoch), slots=slots, slot_count=len(slots), sinks=sinks)])
+    whole, outline = history.read(), history.outline()
+    assert summary(outline) == summary(whole)
+    assert [phases(one) for one in outline] == [phases(one) for one in whole]
+    assert [phases(one).get("alignment") for one in outline] == [1.5, 0.0, None, None]
+    assert [len(one.slots) for one in whole] == [4, 2, 1, 0]
 
 
 def test_two_attempts_at_an_epoch_are_both_there() -> None:
