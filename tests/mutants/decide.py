@@ -235,6 +235,14 @@ RULES = (
         tests=FENCES,
     ),
     Mutant(
+        name="an-abort-is-told-once",
+        rule="A hook is told of an abort once for each time that the epoch was begun.",
+        file="epoch/coordinator.py",
+        old="            self._begun = None\n",
+        new="",
+        tests=("tests/protocol/test_staged_again.py",),
+    ),
+    Mutant(
         name="takeover-number-is-new",
         rule="A takeover gets a number above all that were seen.",
         file="epoch/takeover.py",

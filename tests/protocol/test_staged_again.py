@@ -81,6 +81,30 @@ def test_a_failure_at_any_write_is_survived_or_ends_the_run_and_every_row_is_the
     assert survived > point // 2
 
 
+@KINDS
+def test_an_epoch_that_is_staged_again_is_aborted_once_for_each_time_that_it_was_begun(kind: Kind) -> None:
+    """Wherever it fails: while it is staged, when all is, or while it is aborted."""
+    staged_again = 0
+    for point in range(40):
+        calls: list[tuple[str, int]] = []
+        harness = Harness(fake(kind), source=SOURCE)
+        behaviour = Behaviour(
+            tolerable_failures=3,
+            hooks=Hooks(
+                on_begin=lambda epoch, calls=calls: calls.append(("begin", epoch)),
+                on_publish=lambda epoch, calls=calls: calls.append(("publish", epoch)),
+                on_abort=lambda epoch, calls=calls: calls.append(("abort", epoch)),
+            ),
+        )
+        ending = harness.life(FailsAt(point, times=ATTEMPTS_OF_A_TASK + 1), behaviour)
+        for epoch in {epoch for _, epoch in calls if isinstance(ending, Finished)}:
+            *before, begun, published = [name for name, number in calls if number == epoch]
+            assert (begun, published) == ("begin", "publish"), calls
+            assert before == ["begin", "abort"] * (len(before) // 2), calls
+            staged_again += len(before) // 2
+    assert staged_again > 10
+
+
 def fails_once(*epochs: int) -> Hooks:
     """The first staging of each of these epochs fails when all of it is staged."""
     failing = set(epochs)

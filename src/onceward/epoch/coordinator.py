@@ -43,6 +43,7 @@ class Coordinator:
         self._takeovers = dict(takeovers or {})
         self._published = dict(published or {})
         self._barriers: dict[int, str] = {}
+        self._begun: int | None = None
 
     def begin(self, epoch: int) -> EpochAssignment | None:
         """The assignment of this epoch's tasks, or None: consume the rows, this epoch is published already."""
@@ -69,6 +70,7 @@ class Coordinator:
         self._refuse_if_fenced(epoch, takeover)
         self._barriers = {epoch: barrier.text}
         guarantee = self._running_as = self._guarantee_of(epoch)
+        self._begun = epoch
         context.hooks.on_begin(epoch)
         context.tell(Begun(epoch, context.clock.now(), barrier.timestamp, takeover, guarantee.value))
         assignment = EpochAssignment(
@@ -101,6 +103,7 @@ class Coordinator:
         if takeover is None:
             raise _fenced(epoch)
         self._takeovers[epoch] = takeover
+        self._tell_abort(epoch)
         return self.begin(epoch)
 
     def finish(self, assignment: EpochAssignment, acks: Sequence[SlotAck], limits: PublishLimits | None = None) -> None:
@@ -215,7 +218,14 @@ class Coordinator:
             return (name.epoch, name.takeover, name.run) == (assignment.epoch, assignment.takeover, assignment.run)
 
         abort_transactions(self._context, is_ours)
-        notify(self._context.hooks.on_abort, assignment.epoch)
+        self._tell_abort(assignment.epoch)
+
+    def _tell_abort(self, epoch: int) -> None:
+        """Once for each time that the epoch was begun: it is aborted when staging fails, or, where that is not possible
+        then or not enough, when it is taken over to be staged again."""
+        if self._begun == epoch:
+            self._begun = None
+            notify(self._context.hooks.on_abort, epoch)
 
     def _announce(self, assignment: EpochAssignment) -> EpochAssignment | None:
         """At most once: record the attempt before the first row leaves. An epoch that has a record is not tried again.

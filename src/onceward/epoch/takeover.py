@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from onceward.epoch.reap import abort_transactions
-from onceward.epoch.run_context import RunContext, notify
+from onceward.epoch.run_context import RunContext
 from onceward.identity import TransactionName
 from onceward.journal import Fate
 
@@ -22,7 +22,10 @@ BETWEEN_LOOKS_S: Final = 0.5
 
 
 def take_over(context: RunContext, epoch: int) -> int | None:
-    """Become the only driver whose manifest of `epoch` counts; None when it turned out to be decided meanwhile."""
+    """Become the only driver whose manifest of `epoch` counts; None when it turned out to be decided meanwhile.
+
+    Hooks are told by whoever asks for it: what was aborted may have been told already.
+    """
     takeover = context.register.files(epoch).highest + 1
     while not context.register.reserve(epoch, takeover, context.run):
         takeover += 1
@@ -39,7 +42,6 @@ def take_over(context: RunContext, epoch: int) -> int | None:
 
     abort_transactions(context, is_void)
     context.register.forget_void(epoch, takeover)
-    notify(context.hooks.on_abort, epoch)
     return takeover
 
 

@@ -19,6 +19,7 @@ from onceward.epoch import (
     contradiction,
     take_over,
 )
+from onceward.epoch.run_context import notify
 from onceward.errors import Fenced
 from onceward.identity import Fingerprint, Generation
 from onceward.recovery.plan import (
@@ -83,6 +84,7 @@ def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publis
                 takeover = take_over(context, epoch)
                 if takeover is None:
                     return False
+                notify(context.hooks.on_abort, epoch)
                 done.takeovers[epoch] = takeover
             case AlreadyPublished(epoch, fingerprint, settled):
                 if not settled:
