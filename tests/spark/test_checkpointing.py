@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from onceward import CheckpointConfig, Hooks
 from onceward.errors import CheckpointReplaced, ConfigurationError
@@ -66,6 +68,21 @@ def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
+def manager_of_the_source(query: StreamingQuery) -> str:
+    """By which a query's file source keeps its lists."""
+
+    def field(of: Any, name: str) -> Any:
+        owner = of.getClass()
+        while name not in [one.getName() for one in owner.getDeclaredFields()]:
+            owner = owner.getSuperclass()
+        found = owner.getDeclaredField(name)
+        found.setAccessible(True)
+        return found.get(of)
+
+    source = query._jsq.streamingQuery().sources().head()
+    return str(field(field(source, "metadataLog"), "fileManager").getClass().getName())
+
+
 def test_whether_a_query_keeps_state_is_told_by_its_plan(workspace: SparkWorkspace, spark: SparkSession) -> None:
     workspace.add_files(1)
     stream = workspace.stream(spark)
@@ -117,7 +134,9 @@ def test_the_faster_manager_keeps_what_was_written_first_and_is_for_queries_with
         manager.delete(path)
 
     workspace.add_files(2)
-    workspace.job(checkpointing=CheckpointConfig(retained=40)).run(unset)
+    run = workspace.job(checkpointing=CheckpointConfig(retained=40)).start(unset)
+    assert manager_of_the_source(run.query) == FILE_SYSTEM_MANAGER
+    run.await_termination()
     assert (told[MANAGER], told[RETAINED]) == (FILE_SYSTEM_MANAGER, "40")
     assert unset.conf.get(MANAGER, None) is None, "other queries of the session are left alone"
     assert unset.conf.get(RETAINED) == "100"

@@ -140,7 +140,8 @@ def test_a_driver_of_its_own_tells_systemd_and_stops_between_two_epochs(
             assert ready.exists()
             assert b"onceward" in cmdline(process.pid)
             wait_until(lambda: settled(workspace) == 1, "both epochs are published")
-            os.kill(process.pid, signal.SIGTERM)
+            # To all of its group, as a terminal or `timeout` does it: Spark is in another one.
+            os.killpg(process.pid, signal.SIGTERM)
             while "STOPPING=1" not in heard:
                 heard += systemd.recv(4096).decode().splitlines()
             assert process.wait(PATIENCE_S) == 0, said(workspace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from onceward.cli.progress import Progress
 from onceward.cli.session import spark_log, spark_session
 from onceward.cli.show import err, error_document, show_json
 from onceward.errors import JvmEnded, OncewardError
+from onceward.job import checkpoint_reached
 from onceward.restart import ToSupervisor, first_line, kill_session
 from onceward.spark.cause import MAY_BE_RESTARTED, exit_code_of
 from onceward.spark.heartbeat import heartbeat
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from onceward.cli.run import RunOptions
     from onceward.job import Job
-    from onceward.spark.run import RunStatus
+    from onceward.spark.run import Run, RunStatus
 
 _LOOK_S: Final = 0.5
 _STOP_GRACE_S: Final = 15.0
@@ -71,6 +73,7 @@ def drive(job: Job, options: RunOptions, watcher: Watcher) -> None:
     ):
         if not options.quiet:
             err.print(f"starting Spark for {escape(job.name)} ...")
+        _end_at_once_on_sigterm(job)
         spark = spark_session(
             job.name,
             job_file=file_of(options.target),
@@ -91,12 +94,27 @@ def _run(
     job: Job, spark: SparkSession, options: RunOptions, watcher: Watcher, told_to_stop: threading.Event
 ) -> RunStatus:
     """Until it ends, or somebody ends it."""
+    with _Limit(options.stop_timeout_s + _STOP_GRACE_S, spark) as limit:
+
+        def note(_number: int, _frame: object) -> None:
+            """Not raised: an exception in the middle of a call to Spark would be logged with its traceback."""
+            limit.begin()
+            told_to_stop.set()
+
+        # Recovery is not cut short either: it publishes what is decided.
+        signal.signal(signal.SIGTERM, note)
+        started = job.start(spark, accept=options.accept)
+        signal.signal(signal.SIGINT, note)
+        started.on_stop_request(told_to_stop.set)
+        _stay(started, job, options, watcher, told_to_stop, limit)
+    return started.status()
+
+
+def _stay(
+    started: Run, job: Job, options: RunOptions, watcher: Watcher, told_to_stop: threading.Event, limit: _Limit
+) -> None:
+    """With the started job."""
     quiet = options.quiet
-    started = job.start(spark, accept=options.accept)
-    # Only noted, not raised: an exception in the middle of a call to Spark would be logged with its traceback.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: told_to_stop.set())
-    started.on_stop_request(told_to_stop.set)
     watcher.ready()
     if not quiet:
         sinks = escape(", ".join(str(sink.name) for sink in job.sinks))
@@ -108,10 +126,9 @@ def _run(
                 if not quiet:
                     err.print("stopping after the running epoch ...")
                 watcher.stopping()
-                with _no_longer_than(options.stop_timeout_s + _STOP_GRACE_S, spark):
-                    started.stop(options.stop_timeout_s)
+                limit.begin()
+                started.stop(options.stop_timeout_s)
                 break
-    return started.status()
 
 
 @contextmanager
@@ -159,25 +176,44 @@ def _code_of(java: subprocess.Popen[bytes] | None) -> int | None:
     return None
 
 
-@contextmanager
-def _no_longer_than(seconds: float, spark: SparkSession) -> Iterator[None]:
-    """A call to a JVM that does not answer never comes back: then end, and it with us."""
-    gateway = spark.sparkContext._gateway
-    java = getattr(gateway, "proc", None)
+class _Limit:
+    """For a stop, from the moment it is asked for: a call to a JVM that does not answer never comes back, and a start
+    may wait long for a target. Then end, and the JVM with us."""
 
-    def end() -> None:
-        err.print(f"the job has not stopped within {seconds:.0f} s; ended. The next start goes on where it was")
-        if java is not None:
-            java.kill()
+    def __init__(self, seconds: float, spark: SparkSession) -> None:
+        self._seconds = seconds
+        self._java = getattr(spark.sparkContext._gateway, "proc", None)
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self._is_begun = False
+
+    def begin(self) -> None:
+        """Once; in the main thread alone, by its signal handler too."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._timer.start()
+
+    def _end(self) -> None:
+        err.print(f"the job has not stopped within {self._seconds:.0f} s; ended. The next start goes on where it was")
+        if self._java is not None:
+            self._java.kill()
         os._exit(MAY_BE_RESTARTED)
 
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    def __enter__(self) -> _Limit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+
+def _end_at_once_on_sigterm(job: Job) -> None:
+    """While Spark starts, nothing runs that would have to be finished. What is decided may wait to be published."""
+
+    def end(_number: int, _frame: object) -> None:
+        reached = checkpoint_reached(job)
+        sys.exit(0 if reached.settled >= reached.decided else MAY_BE_RESTARTED)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _end_without_supervisor(told_to_stop: threading.Event, options: RunOptions) -> None:

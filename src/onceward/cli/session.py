@@ -51,7 +51,23 @@ def spark_session(
     if job_file is not None and reads_kafka(job_file) and not _has_connector(given):
         given[_PACKAGES] = f"{_CONNECTOR}:{spark_version}"
     with _stderr_into(log_file):
+        _launch_java(name, given)
         return SparkSession.builder.appName(name).config(map={**given}).getOrCreate()
+
+
+def _launch_java(name: str, settings: Mapping[str, str]) -> None:
+    """The JVM in a process group of its own, unless there is one already. A signal to the group of the command, as many
+    a shell, `timeout` and job scheduler send it, is for us: the running epoch needs Spark to its end.
+
+    It stays in our session, by which a supervisor ends all of a driver, and ends by itself when we are gone.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf().setAppName(name).setAll([*settings.items()])
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 @contextmanager
