@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -178,20 +179,27 @@ def _code_of(java: subprocess.Popen[bytes] | None) -> int | None:
 
 class _Limit:
     """For a stop, from the moment it is asked for: a call to a JVM that does not answer never comes back, and a start
-    may wait long for a target. Then end, and the JVM with us."""
+    may wait long for a target. Then end, and the JVM with us.
+
+    A thread looks at the time from the start on. A signal handler must not start one: it may have interrupted the main
+    thread where that holds the lock which starting a thread takes.
+    """
 
     def __init__(self, seconds: float, spark: SparkSession) -> None:
         self._seconds = seconds
         self._java = getattr(spark.sparkContext._gateway, "proc", None)
-        self._timer = threading.Timer(seconds, self._end)
-        self._timer.daemon = True
-        self._is_begun = False
+        self._ends_at: float | None = None
+        self._over = threading.Event()
 
     def begin(self) -> None:
-        """Once; in the main thread alone, by its signal handler too."""
-        if not self._is_begun:
-            self._is_begun = True
-            self._timer.start()
+        """The time counts from the first call on; by a signal handler, too."""
+        if self._ends_at is None:
+            self._ends_at = time.monotonic() + self._seconds
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            if self._ends_at is not None and time.monotonic() >= self._ends_at:
+                self._end()
 
     def _end(self) -> None:
         err.print(f"the job has not stopped within {self._seconds:.0f} s; ended. The next start goes on where it was")
@@ -200,10 +208,11 @@ class _Limit:
         os._exit(MAY_BE_RESTARTED)
 
     def __enter__(self) -> _Limit:
+        threading.Thread(target=self._watch, name="onceward-stop-limit", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        self._over.set()
 
 
 def _end_at_once_on_sigterm(job: Job) -> None:
