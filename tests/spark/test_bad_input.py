@@ -153,7 +153,7 @@ def test_what_kind_of_refusal_it_is(workspace: SparkWorkspace, spark: SparkSessi
         workspace.job([SQLiteSink(workspace.database, table="t", create_table=False)]).start(spark)
     with pytest.raises(GuaranteeUnavailable):
         workspace.job(pipeline=socket).start(spark)
-    with pytest.raises(ConfigurationError, match="cannot accept"):
+    with pytest.raises(ConfigurationError, match="can be accepted"):
         workspace.job().start(spark, accept="anything")
 
 

@@ -39,12 +39,13 @@ def adopt(
     loaded, root = load_job(job), local_path(checkpoint)
     if in_flight not in (None, _DELIVER, _SKIP):
         raise ConfigurationError(f"--in-flight {in_flight} is unknown", hint=f"say {_DELIVER} or {_SKIP}")
-    if local_path(loaded.checkpoint) != root:
-        raise ConfigurationError(
-            f"the job {loaded.name!r} has another checkpoint: {loaded.checkpoint}", hint=f"say checkpoint={str(root)!r}"
-        )
     if not root.is_dir():
         raise ConfigurationError(f"there is no directory {root}", hint="give the query's checkpointLocation")
+    if local_path(loaded.checkpoint) != root:
+        raise ConfigurationError(
+            f"the job {loaded.name!r} has another checkpoint: {loaded.checkpoint}",
+            hint=f"say checkpoint={str(root)!r} in {job}",
+        )
     parts = job_parts(loaded)
     found = propose_adoption(name=JobName(loaded.name), **parts, query=recorded_query(root))
     shown = list(found.lines)

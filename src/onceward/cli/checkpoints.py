@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from onceward.cli.commands import Commands
 from onceward.cli.show import out, show_bytes, show_json, show_seconds
 from onceward.cli.verify import restore, verify
 from onceward.errors import ConfigurationError
@@ -28,11 +29,11 @@ from onceward.journal import IdentityFile
 from onceward.spark.retention import retention_from
 from onceward.storage import LocalStorage, local_path
 
-checkpoints = typer.Typer(no_args_is_help=True, help="What became of every epoch; is a checkpoint whole?")
+checkpoints = Commands(help="What became of every epoch; is a checkpoint whole?")
 
 _COLOURS = {"settled": "green", "failed": "red", "open": "yellow"}
 _SLOTS_SHOWN = 20
-_BAR = 30
+_BAR = 16
 
 CheckpointArgument = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint directory.")]
 
@@ -166,11 +167,7 @@ def _show_attempt(record: EpochRecord) -> None:
     )
     if record.error:
         out.print(f"  [red]{escape(record.error)}[/]: {escape(record.why)}")
-    taken = phases(record)
-    longest = max(taken.values(), default=0.0) or 1.0
-    for phase, took in taken.items():
-        bar = "█" * max(1, round(_BAR * took / longest)) if took else ""
-        out.print(f"  {phase:<10} {show_seconds(took):>9} [cyan]{bar}[/] [dim]{PHASES[phase]}[/]")
+    out.print(_phases(record))
     for step, at in record.times.items():
         out.print(f"  [dim]{step:<13} {at:%Y-%m-%d %H:%M:%S.%f} UTC[/]")
     if record.sinks:
@@ -181,6 +178,17 @@ def _show_attempt(record: EpochRecord) -> None:
         out.print(f"  [dim]ends at[/] {escape(end)} [dim]in {escape(source)}[/]")
     for size in record.state:
         out.print(f"  state of {escape(size.name)}: {size.rows:,} rows, {show_bytes(size.bytes)}")
+
+
+def _phases(record: EpochRecord) -> Table:
+    taken = phases(record)
+    longest = max(taken.values(), default=0.0) or 1.0
+    table = Table.grid("phase", "took", "bar", "meaning", padding=(0, 1))
+    table.columns[1].justify = "right"
+    for phase, took in taken.items():
+        bar = "█" * max(1, round(_BAR * took / longest)) if took else ""
+        table.add_row(f"  {phase}", show_seconds(took), f"[cyan]{bar}[/]", f"[dim]{PHASES[phase]}[/]")
+    return table
 
 
 def _sinks(record: EpochRecord) -> Table:

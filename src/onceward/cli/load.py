@@ -75,7 +75,8 @@ def _execute(path: Path) -> dict[str, object]:
 
 def _last_line(error: Exception, path: Path) -> str:
     """Where in the user's own file it happened, if that is known."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    file = path.absolute()
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     return f"line {lines[-1]}: " if lines else ""
 
 

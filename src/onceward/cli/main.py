@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from onceward import __version__
+from onceward.cli.commands import Commands
 from onceward.cli.show import out, show_error
 
 COMMANDS: Final = (
@@ -36,10 +37,9 @@ COMMANDS: Final = (
 
 def command_with(names: Iterable[str]) -> typer.Typer:
     """The command with these subcommands. Their modules are imported here: some take half a second for PySpark."""
-    app = typer.Typer(
+    app = Commands(
         name="onceward",
         help="Exactly-once delivery from Spark Structured Streaming to systems outside Spark.",
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",

@@ -9,14 +9,12 @@ import typer
 from rich.markup import escape
 
 from onceward.admin import divert_poison, find_poison
+from onceward.cli.commands import Commands
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
 from onceward.job import job_context
 
-poison = typer.Typer(
-    help="Show the rows that a target rejects, and divert them to a file so that the job can go on.",
-    no_args_is_help=True,
-)
+poison = Commands(help="Show the rows that a target rejects, and divert them to a file so that the job can go on.")
 Target = Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

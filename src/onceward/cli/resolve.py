@@ -18,16 +18,14 @@ from onceward.admin import (
     write_identity,
 )
 from onceward.cli.ask import Because, Yes, ask, who
+from onceward.cli.commands import Commands
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_json
 from onceward.epoch import RunContext
 from onceward.identity import JobName, SinkName
 from onceward.job import job_context, job_parts
 
-resolve = typer.Typer(
-    help="Say what onceward cannot know, so that a job which was refused goes on. Stop the job first.",
-    no_args_is_help=True,
-)
+resolve = Commands(help="Say what onceward cannot know, so that a job which was refused goes on. Stop the job first.")
 Target = Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")]
 Epoch = Annotated[int, typer.Argument(help="The epoch, as the refusal names it.")]
 Sink = Annotated[str | None, typer.Option(help="In this sink only; without it, in all.")]

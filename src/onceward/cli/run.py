@@ -13,6 +13,7 @@ from onceward.cli.load import load_job, with_api
 from onceward.cli.logs import Log, log_as
 from onceward.cli.supervise import supervise
 from onceward.durations import in_seconds
+from onceward.job import accepted_from
 from onceward.restart import NoRestart, RestartStrategy, Signs, ToSupervisor, strategy_from
 
 Api = Annotated[
@@ -22,7 +23,8 @@ ApiBind = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="The same at this address; 127.0.0.1 and a free port else.")
 ]
 SparkLog = Annotated[
-    bool, typer.Option("--spark-log", help="Show what Spark logs, too; else it is kept in a file until the end.")
+    bool,
+    typer.Option("--spark-log", help="Show what Spark logs, too; else it goes to a file, named if Spark fails."),
 ]
 LogLines = Annotated[Log, typer.Option(help="How log lines look on standard error: text, or json.")]
 
@@ -65,14 +67,17 @@ def run(
     target: Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")],
     accept: Annotated[
         list[str] | None,
-        typer.Option(help="Accept a consequence for this start: fresh-start, copy, rollback or adopt."),
+        typer.Option(metavar="FLAG", help="Accept a consequence for this start: fresh-start, copy, rollback or adopt."),
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark's master, such as local[4] or spark://host:7077.")] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master, such as local[4] or spark://host:7077.")
+    ] = None,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be given more than once.")
     ] = None,
     packages: Annotated[
-        str | None, typer.Option(help="Jars that the job needs, as Maven coordinates with commas between them.")
+        str | None,
+        typer.Option(metavar="LIST", help="Jars that the job needs, as Maven coordinates with commas between them."),
     ] = None,
     api: Api = False,
     api_bind: ApiBind = None,
@@ -94,6 +99,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")] = False,
 ) -> None:
     """Run a job until it ends; Ctrl-C or SIGTERM finish the running epoch first."""
+    accepted_from(accept or ())
     supervisor = ToSupervisor.from_environment()
     options = RunOptions(
         target=target,

@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from onceward.cli.show import err
 from onceward.errors import ConfigurationError, OncewardError
+from onceward.spark.java import missing_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +47,17 @@ def spark_session(
         given.setdefault(_MODULES, str(job_file.resolve().parent))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark import __version__ as spark_version
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     if job_file is not None and reads_kafka(job_file) and not _has_connector(given):
         given[_PACKAGES] = f"{_CONNECTOR}:{spark_version}"
-    with _stderr_into(log_file):
-        _launch_java(name, given)
-        return SparkSession.builder.appName(name).config(map={**given}).getOrCreate()
+    try:
+        with _stderr_into(log_file):
+            _launch_java(name, given)
+            return SparkSession.builder.appName(name).config(map={**given}).getOrCreate()
+    except PySparkRuntimeError as error:
+        raise missing_java(os.environ) or error from None
 
 
 def _launch_java(name: str, settings: Mapping[str, str]) -> None:

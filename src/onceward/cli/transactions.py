@@ -10,14 +10,13 @@ from rich.markup import escape
 
 from onceward.admin import InDoubt, Verdict, abort_by_hand, abort_strays, commit_by_hand, in_doubt, strays, to_abort
 from onceward.cli.ask import Because, Yes, ask, who
+from onceward.cli.commands import Commands
 from onceward.cli.load import load_job
 from onceward.cli.show import out, show_age, show_json
 from onceward.epoch import RunContext
 from onceward.job import job_context
 
-transactions = typer.Typer(
-    help="Show the transactions that wait in a job's targets; commit or abort one by hand.", no_args_is_help=True
-)
+transactions = Commands(help="Show the transactions that wait in a job's targets; commit or abort one by hand.")
 
 Target = Annotated[str, typer.Argument(metavar="FILE[:JOB]", help="A Python file that defines a Job.")]
 Name = Annotated[str, typer.Argument(help="The transaction's name, as `list` prints it.")]

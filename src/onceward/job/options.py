@@ -93,11 +93,11 @@ def _refuse_unpicklable(sink: Sink) -> None:
 def accepted_from(accept: str | Iterable[str]) -> frozenset[Accept]:
     """The named consequences."""
     wanted = [accept] if isinstance(accept, str) else list(accept)
-    try:
-        return frozenset(Accept(text) for text in wanted)
-    except ValueError as error:
-        known = ", ".join(a.value for a in Accept)
-        raise ConfigurationError(f"cannot accept: {error}", hint=f"use one of: {known}") from None
+    known = [one.value for one in Accept]
+    unknown = next((text for text in wanted if text not in known), None)
+    if unknown is not None:
+        raise ConfigurationError(f"nothing called {unknown!r} can be accepted", hint=f"use one of: {', '.join(known)}")
+    return frozenset(Accept(text) for text in wanted)
 
 
 def check_api(api: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -180,7 +181,8 @@ def test_a_file_without_a_job_is_named(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_loaded_is_a_mistake_that_no_restart_mends(tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "broken.py").write_text(f"x = 1\n{line}\n")
-    done = onceward("run", tmp_path / "broken.py")
+    # As it is typed: from the working directory.
+    done = onceward("run", os.path.relpath(tmp_path / "broken.py"))
     assert done.returncode == 2, done.stderr
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -263,3 +265,18 @@ def test_a_command_that_reads_files_waits_for_nothing_else(command: str) -> None
     code = f"import sys; from onceward.cli.main import command_with; command_with(['{command}']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyspark", "pyarrow", "onceward.recovery", "onceward.restart"} & {*loaded}
+
+
+def test_a_consequence_that_does_not_exist_is_refused_before_spark_starts(job_file: Path) -> None:
+    done = onceward("run", job_file, "--accept", "everything")
+    assert done.returncode == 2
+    assert "'everything'" in done.stderr
+    assert "fresh-start, copy, rollback, adopt" in done.stderr
+    assert "starting Spark" not in done.stderr
+
+
+def test_adopting_a_directory_that_is_not_there_does_not_advise_to_write_it_into_the_job(job_file: Path) -> None:
+    done = onceward("adopt", job_file.parent / "mistyped", "--job", job_file)
+    assert done.returncode == 2
+    assert "there is no directory" in done.stderr
+    assert "checkpoint=" not in done.stderr
