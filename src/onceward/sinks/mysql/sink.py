@@ -87,7 +87,7 @@ class MySQLSink(TemplateChoice):
         """See `TemplateChoice.choose`."""
         is_asked_for = self._options.mode != "append" or self.two_phase is False
         found: tuple[Obstacle, ...] = ()
-        why: str | None = f"mode {self._options.mode}, two_phase = {self.two_phase}"
+        why: str | None = "two_phase=False" if self._options.mode == "append" else f"as every {self._options.mode}"
         if not is_asked_for:
             found = self._obstacles()
             why = standing(found)

@@ -81,7 +81,7 @@ class PostgresSink(TemplateChoice):
     def choose(self) -> AnySink:
         """See `TemplateChoice.choose`."""
         is_asked_for = self.target.mode != "append" or self.two_phase is False
-        room, why = Room(0, ()), f"mode {self.target.mode}, two_phase = {self.two_phase}"
+        room, why = Room(0, ()), "two_phase=False" if self.target.mode == "append" else f"as every {self.target.mode}"
         if not is_asked_for:
             room = self._ask()
             why = room.why_not() or ""
