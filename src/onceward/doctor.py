@@ -6,13 +6,14 @@ import shutil
 from collections.abc import Iterator
 
 from pyspark import __version__ as pyspark_version
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from onceward.contracts import AnySink, Finding, Guarantee, Severity
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.job import Job, chosen_sinks, inspect_job_checkpoint, workload_of
 from onceward.recovery import describe
 from onceward.spark.defaults import check_settings
+from onceward.spark.operators import check_topology
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_retention
 from onceward.storage import local_path
@@ -40,6 +41,7 @@ def examine(job: Job, spark: SparkSession) -> Iterator[Finding]:
         check_settings(frame, local_path(job.checkpoint), job.checkpointing)
     except OncewardError as error:
         yield _wrong("checkpointing", error)
+    yield from _operators(job, frame)
     yield Finding("pipeline", Severity.OK, f"a stream of {len(frame.columns)} columns: {', '.join(frame.columns)}")
     chosen: list[AnySink] = []
     for sink in job.sinks:
@@ -59,6 +61,18 @@ def examine(job: Job, spark: SparkSession) -> Iterator[Finding]:
             yield Finding(f"{about}: {found.about}", found.severity, found.detail, found.fix)
     if len(chosen) == len(job.sinks):
         yield from _checkpoint(job, tuple(chosen))
+
+
+def _operators(job: Job, frame: DataFrame) -> Iterator[Finding]:
+    try:
+        topology = job.topology(frame)
+        check_topology(topology, local_path(job.checkpoint))
+    except OncewardError as error:
+        yield _wrong("operators", error)
+        return
+    if topology is not None and topology.operators:
+        listed = ", then ".join(str(one) for one in topology.operators)
+        yield Finding("operators", Severity.OK, f"{len(topology.operators)} with state: {listed}")
 
 
 def _disk(job: Job) -> Iterator[Finding]:

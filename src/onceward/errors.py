@@ -5,6 +5,7 @@
     OncewardError
     ├── ConfigurationError      an option, or the target, is wrong; a start changes nothing    exit 2
     │   ├── GuaranteeUnavailable    a sink cannot give what the job asks for
+    │   ├── PipelineChanged         its operators or sources are not those of its checkpoint
     │   ├── NotShared               a folder is not the same one on driver and executors
     │   └── TargetRefused           table, path or columns do not fit the stream
     ├── DamagedFile             a stored file is torn or flipped                        exit 1
@@ -87,6 +88,10 @@ class GuaranteeUnavailable(ConfigurationError):
 
 class NotShared(ConfigurationError):
     """A folder that driver and executors must share is another one on some host. No row has been staged."""
+
+
+class PipelineChanged(ConfigurationError):
+    """The operators or sources of a pipeline do not fit its checkpoint: state would go to another than its own."""
 
 
 class TargetRefused(ConfigurationError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants import (
     checkpointing,
     decide,
+    operators,
     publish,
     recover,
     restart,
@@ -30,5 +31,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *targets.RULES,
     *sqlite_sink.RULES,
     *verify.RULES,
+    *operators.RULES,
     *restart.RULES,
 )

@@ -37,6 +37,7 @@ from onceward.job.options import (
 )
 from onceward.job.restarting import run_with_restarts
 from onceward.logs import about
+from onceward.operators import Topology, checked_names
 from onceward.recovery import Opened, Plan, describe
 from onceward.restart import NoRestart, RestartStrategy, checked_strategy
 from onceward.spark.checkpoint_config import CheckpointConfig
@@ -44,6 +45,7 @@ from onceward.spark.current import for_checkpoint
 from onceward.spark.defaults import check_settings, most_tasks, query_settings, wait_for_sources
 from onceward.spark.delivery import Delivery, DeliveryLimits
 from onceward.spark.held import Hold, hold
+from onceward.spark.operators import check_topology, planned_topology, record_topology
 from onceward.spark.options import refuse_async_progress, trigger_arguments
 from onceward.spark.progress import engine_reports
 from onceward.spark.query_id import is_running_on, wait_for_name
@@ -77,8 +79,9 @@ class Job:
     `keep_history` says for how many epochs, or how long, `onceward checkpoints` can tell what became of each. `api` (an
     `ApiConfig`) lets programs on this host ask the running job and stop it; None: nobody can. `restart` says whether,
     when and how often the job is started again after a failure that a restart mends: by `onceward run` in a new
-    process, by `run` in this one, by `start` never. `hooks` are called at each step of an epoch. `options` go to
-    Spark's `writeStream`.
+    process, by `run` in this one, by `start` never. `operators` names the pipeline's stateful operators in the order
+    data flows, `sources` its sources: by these names a savepoint gives each what is its own when the pipeline has
+    changed. `hooks` are called at each step of an epoch. `options` go to Spark's `writeStream`.
     """
 
     name: str
@@ -96,6 +99,8 @@ class Job:
     keep_history: str | int = 10_000
     api: ApiConfig | None = None
     restart: RestartStrategy = field(default_factory=NoRestart)
+    operators: Sequence[str] | None = None
+    sources: Sequence[str] | None = None
     hooks: Hooks = field(default_factory=Hooks)
     options: dict[str, str] = field(default_factory=dict)
 
@@ -122,6 +127,8 @@ class Job:
                 "keep_published keeps rows in the checkpoint, and on_stop='delete' removes it", hint="drop one of them"
             )
         checked_strategy(self.restart)
+        checked_names("operators", self.operators)
+        checked_names("sources", self.sources)
         if self.max_unpublished_epochs < 1:
             raise ConfigurationError("max_unpublished_epochs must be at least 1", hint="the default is 10")
         self.checkpointing.check_retained(self.max_unpublished_epochs)
@@ -161,6 +168,11 @@ class Job:
         pipeline = for_checkpoint(local_path(self.checkpoint), self.pipeline)
         return check_pipeline(pipeline(spark), Guarantee(self.guarantee))
 
+    def topology(self, frame: DataFrame) -> Topology | None:
+        """What the stream is made of, with the names that this job gives; None where Spark does not tell."""
+        names = [str(sink.name) for sink in self.sinks]
+        return planned_topology(frame, operators=self.operators, sources=self.sources, sinks=names)
+
     def _started(
         self,
         spark: SparkSession,
@@ -173,6 +185,8 @@ class Job:
         check_retention(spark, self.max_unpublished_epochs, self.checkpointing.retained)
         root, frame = local_path(self.checkpoint), self.stream(spark)
         check_settings(frame, root, self.checkpointing)
+        topology = self.topology(frame)
+        check_topology(topology, root)
         sinks = chosen_sinks(self.sinks, guarantee, watchdog)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
         _warn(sinks, workload_of(self, frame))
@@ -187,6 +201,7 @@ class Job:
             limits=self._limits.publish,
             on_plan=_log_plan,
         )
+        record_topology(topology, root)
         observers.recorder.begin(opened.context.run)
         delivery = Delivery(
             opened,

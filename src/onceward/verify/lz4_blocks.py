@@ -43,6 +43,12 @@ def first_bytes(file: BinaryIO, most: int) -> bytes:
     return found[:most]
 
 
+def packed(data: bytes) -> bytes:
+    """A whole stream of one block, not worth compressing."""
+    head = _HEAD.pack(_MAGIC, _RAW, len(data), len(data), xxh32(data) & 0x0FFFFFFF)
+    return head + data + _HEAD.pack(_MAGIC, _RAW, 0, 0, 0)
+
+
 def _blocks(file: BinaryIO, *, unpacks: bool) -> Iterator[bytes]:
     """The plain blocks; empty ones where they are not unpacked."""
     size = file.seek(0, os.SEEK_END)

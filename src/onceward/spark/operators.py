@@ -1,0 +1,143 @@
+"""What a pipeline is made of, by its plan, before it starts: stateful operators with their keys, and sources."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from onceward.errors import ConfigurationError, DamagedFile
+from onceward.operators import (
+    Column,
+    Operator,
+    SourceInfo,
+    Topology,
+    TopologyLog,
+    read_topology,
+    refuse_misfit,
+    with_former_names,
+    with_names,
+)
+from onceward.operators.schema import spelled
+from onceward.spark.checkpoint import SparkLogs
+from onceward.storage import LocalStorage
+
+log = logging.getLogger("onceward")
+_KEYS: Final = ("keyExpressions", "groupingAttributes")
+_SIDES: Final = ("leftKeys", "rightKeys")
+_GIVEN = re.compile(r'name="(.*)"', re.DOTALL)
+
+
+def planned_topology(
+    frame: DataFrame,
+    *,
+    operators: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
+    sinks: Sequence[str] = (),
+) -> Topology | None:
+    """Of the query that this frame will be, with the user's names. None where Spark does not tell: before 4.2, and of a
+    query that it cannot plan, which it then says itself at the start."""
+    try:
+        plan = frame._jdf.queryExecution().queryExecutionForExplain().executedPlan()
+        found = Topology(tuple(_operators(plan)), tuple(_sources(frame)), tuple(sinks))
+    except (Py4JError, PySparkException) as error:
+        if operators is not None or sources is not None:
+            raise ConfigurationError(
+                "Spark does not tell the operators of this pipeline, so they cannot be named",
+                hint="names need Spark 4.2 or newer; leave out operators=[...] and sources=[...], or upgrade",
+            ) from error
+        log.debug("the operators of the pipeline are not known, and are not compared with the checkpoint's: %s", error)
+        return None
+    return with_names(found, operators=operators, sources=sources)
+
+
+def check_topology(now: Topology | None, checkpoint: Path) -> None:
+    """Before anything is written: `PipelineChanged` where the pipeline does not fit the state of its checkpoint.
+
+    Logs that a power loss has torn are passed over here: recovery puts them right, and then it is asked again.
+    """
+    with suppress(DamagedFile):
+        if now is not None and SparkLogs(checkpoint).decided() >= 0:
+            refuse_misfit(read_topology(checkpoint), now, where=str(checkpoint))
+
+
+def record_topology(now: Topology | None, checkpoint: Path) -> None:
+    """After recovery, before Spark starts: it must fit, and is written down where it is another than before.
+
+    Without a decided epoch there is no state that it could fail to fit: whatever stands there is superseded.
+    """
+    if now is None:
+        return
+    decided = SparkLogs(checkpoint).decided()
+    if decided >= 0:
+        before = read_topology(checkpoint)
+        refuse_misfit(before, now, where=str(checkpoint))
+        now = with_former_names(now, before)
+    TopologyLog(LocalStorage(checkpoint / "onceward")).write(now, since=decided + 1)
+
+
+def _operators(node: Any) -> Iterator[Operator]:
+    """In the order data flows: inputs first, the left one before the right one."""
+    for child in _all(node.children()):
+        yield from _operators(child)
+    try:
+        kind = str(node.shortName())
+    except Py4JError:
+        # Not one that writes state. Those that only read it share the number of one that does.
+        return
+    yield Operator(int(node.stateInfo().get().operatorId()), kind, keys=_keys(node))
+
+
+def _keys(node: Any) -> tuple[Column, ...] | None:
+    for attribute in _KEYS:
+        with suppress(Py4JError):
+            return tuple(_column(one) for one in _all(getattr(node, attribute)()))
+    with suppress(Py4JError):
+        return tuple(_column(one, f"{side[:-4]} ") for side in _SIDES for one in _all(getattr(node, side)()))
+    return None
+
+
+def _column(expression: Any, prefix: str = "") -> Column:
+    """An attribute by its name; anything else by its text in SQL, which has none of Spark's running numbers."""
+    try:
+        name = str(expression.name())
+    except Py4JError:
+        name = str(expression.sql())
+    return Column(f"{prefix}{name}", spelled(json.loads(expression.dataType().json())))
+
+
+def _sources(frame: DataFrame) -> Iterator[SourceInfo]:
+    """The streaming leaves, in Spark's order; one that the pipeline uses twice is one source."""
+    seen: list[Any] = []
+    for leaf in _all(frame._jdf.queryExecution().analyzed().collectLeaves()):
+        if not leaf.isStreaming() or any(leaf.equals(other) for other in seen):
+            continue
+        seen.append(leaf)
+        name = _given_name(leaf)
+        yield SourceInfo(len(seen) - 1, _kind(leaf), name, name is not None)
+
+
+def _kind(leaf: Any) -> str | None:
+    """`FileSource[/path]` without its path: where it reads may change."""
+    with suppress(Py4JError):
+        return str(leaf.sourceName()).partition("[")[0]
+    return None
+
+
+def _given_name(leaf: Any) -> str | None:
+    with suppress(Py4JError):
+        match = _GIVEN.fullmatch(str(leaf.sourceIdentifyingName().toString()))
+        return match[1] if match else None
+    return None
+
+
+def _all(sequence: Any) -> Iterator[Any]:
+    yield from (sequence.apply(number) for number in range(sequence.size()))
