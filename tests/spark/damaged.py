@@ -8,9 +8,9 @@ import random
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +100,12 @@ class Made:
 
     kind: str
     folder: Path
+    kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
+    at: str = "checkpoint"
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
+        return self.folder / self.at
 
     @property
     def database(self) -> Path:
@@ -114,7 +116,7 @@ class Made:
         return self.folder / "pristine"
 
     def job(self, **options: Any) -> Job:
-        kind = KINDS[self.kind]
+        kind = self.kinds[self.kind]
         keys = {"mode": "upsert", "keys": list(kind.keys)} if kind.keys else {}
         return Job(
             name=self.kind,
@@ -131,7 +133,7 @@ class Made:
             reader = spark.readStream.schema("id long, k string, n long, t timestamp").option("maxFilesPerTrigger", 1)
             return reader.json(str(self.folder / "in"))
 
-        return KINDS[self.kind].pipeline(rows(), rows)
+        return self.kinds[self.kind].pipeline(rows(), rows)
 
     def add_file(self, number: int) -> None:
         source = self.folder / "in"
@@ -170,7 +172,7 @@ class Made:
 
     @contextmanager
     def _settings(self, spark: SparkSession) -> Iterator[None]:
-        with settings(spark, {**COMMON, **KINDS[self.kind].settings}):
+        with settings(spark, {**COMMON, **self.kinds[self.kind].settings}):
             try:
                 yield
             finally:

@@ -13,6 +13,7 @@ from onceward.contracts.finding import Finding, Severity, Workload
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.hooks import Hooks
 from onceward.contracts.outcome import AlreadyCommitted, Committed, Lost, Outcome, RetryLater, TryAgain
+from onceward.contracts.repeated import Repeated
 from onceward.contracts.rows import RowWise
 from onceward.contracts.sink import (
     AnySink,
@@ -44,6 +45,7 @@ __all__ = [
     "Outcome",
     "Receipt",
     "RejectedRow",
+    "Repeated",
     "RetryLater",
     "RowWise",
     "Severity",

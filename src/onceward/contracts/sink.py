@@ -16,6 +16,7 @@ from onceward.contracts.context import Handle, Receipt, RejectedRow, SlotContext
 from onceward.contracts.finding import Finding, Workload
 from onceward.contracts.guarantee import Guarantee
 from onceward.contracts.outcome import Outcome
+from onceward.contracts.repeated import Repeated
 from onceward.identity import JobIdentity, JobName, SinkName, checked_name
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     receipts_are_output: bool = False
     """True: the receipts are the output itself (names of files), which people may compact or remove once it is settled.
     Only those of the newest epoch are then expected to stay."""
+    repeated: Repeated = Repeated.DUPLICATES
+    """What becomes of rows that the target has, if they are delivered again by a job that was taken back on purpose."""
     alternate: AnySink | None = None
     """The same target by the other template, of the same name: publishes what an earlier run staged that way."""
 

@@ -1,7 +1,7 @@
 """The durable record of *stage* and *settle*: who we are, what each epoch staged, who may publish it, what is done."""
 
 from onceward.journal.diverted import Diversion, Diversions
-from onceward.journal.identity_file import IdentityFile, IdentityRecord
+from onceward.journal.identity_file import IdentityFile, IdentityRecord, Restored
 from onceward.journal.kept import KeptLog, Retention, forget_settled
 from onceward.journal.model import Manifest, SinkEntry, SlotEntry
 from onceward.journal.register import EpochFiles, Fate, Register
@@ -24,6 +24,7 @@ __all__ = [
     "Resolution",
     "Resolutions",
     "Resolved",
+    "Restored",
     "Retention",
     "SettledLog",
     "SinkEntry",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from onceward.contracts import Guarantee, Storage
@@ -17,6 +17,20 @@ FIRST: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """That the checkpoint was made from a savepoint of `generation` at `epoch`; `origin` is where that one was.
+
+    `is_begun` is False until the first start: only that one looks whether the targets have later epochs.
+    """
+
+    generation: Generation
+    epoch: int
+    savepoint: str
+    origin: str = ""
+    is_begun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityRecord:
     """One record; a later one (an accepted copy, rollback or fresh start) supersedes it.
 
@@ -25,6 +39,7 @@ class IdentityRecord:
 
     `query` is Spark's id of the query whose logs stand beside it. `guarantee` holds from epoch `since` on; the one in
     flight below that is finished as it was begun, `before`. Records of version 1 have none of these.
+    `restored` came with version 3.
     """
 
     number: int
@@ -37,6 +52,7 @@ class IdentityRecord:
     guarantee: Guarantee | None = None
     since: int = 0
     before: Guarantee | None = None
+    restored: Restored | None = None
 
     def guarantee_of(self, epoch: int) -> Guarantee | None:
         """Under which guarantee this epoch was begun, or is to be; None when nobody has written it down."""
@@ -95,6 +111,7 @@ class IdentityFile:
                 directory_id=str(document["place"]),
                 query=None if (query := document.get("query")) is None else str(query),
                 **_promise(document.get("guarantee")),
+                restored=_restored(document.get("restored")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFile(f"{path} is not an identity: {error!r}", hint="restore it from a backup") from error
@@ -111,6 +128,7 @@ def _document(record: IdentityRecord) -> dict[str, Any]:
         "place": record.directory_id,
         "query": record.query,
         "guarantee": None if guarantee is None else {"is": guarantee, "since": record.since, "before": before},
+        "restored": None if record.restored is None else asdict(record.restored),
     }
 
 
@@ -124,6 +142,19 @@ def _promise(stored: Any) -> dict[str, Any]:
         "since": int(stored["since"]),
         "before": None if before is None else Guarantee(before),
     }
+
+
+def _restored(stored: Any) -> Restored | None:
+    """From which savepoint it was made; None before version 3."""
+    if stored is None:
+        return None
+    return Restored(
+        Generation(stored["generation"]),
+        int(stored["epoch"]),
+        str(stored["savepoint"]),
+        str(stored["origin"]),
+        bool(stored["is_begun"]),
+    )
 
 
 def _path(number: int) -> str:

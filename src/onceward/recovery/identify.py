@@ -155,6 +155,7 @@ def identify(
             adopted=agreed if agreed < survey.watermark else record.adopted,
             directory_id=directory_id,
             query=query or record.query,
+            restored=None if record.restored is None else replace(record.restored, is_begun=True),
         )
     wanted = _promised(wanted, context.guarantee, newest=max(survey.planned, survey.decided))
     if record is not None:

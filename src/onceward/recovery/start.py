@@ -31,6 +31,7 @@ from onceward.journal import (
     Marker,
     Resolutions,
     Resolved,
+    Restored,
     SettledLog,
 )
 from onceward.recovery.execute import Recovered, recover
@@ -111,7 +112,9 @@ def open_checkpoint(
         warn_of_changed_targets(context)
         markers = newest_markers(context)
         warn_of_new_sinks(context, markers)
-        survey = take_survey(context, known_generations=known, is_identified=record is not None)
+        survey = take_survey(
+            context, known_generations=known, is_identified=record is not None, restored=_unbegun(record)
+        )
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
         raise _just_opened() if survey.is_outdated(context) or read_identity(storage) != record else plan.refusal
@@ -125,6 +128,12 @@ def open_checkpoint(
         done = recover(context, first, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
     _warn_of_damage(survey)
     return Opened(context, _coordinator(context, done, record), record)
+
+
+def _unbegun(record: IdentityRecord | None) -> Restored | None:
+    """From which savepoint the checkpoint was made, if this is its first start."""
+    restored = record.restored if record is not None else None
+    return restored if restored is not None and not restored.is_begun else None
 
 
 def _coordinator(context: RunContext, done: Recovered, record: IdentityRecord) -> Coordinator:
@@ -198,7 +207,7 @@ def inspect_checkpoint(
             refuse_moved_receipts(replace(context, receipts_at=receipts_places(context)))
             keep = PublishLimits().keep_receipts
             markers = newest_markers(context)
-            survey = take_survey(context, known_generations=frozenset(record.known))
+            survey = take_survey(context, known_generations=frozenset(record.known), restored=_unbegun(record))
         came_back(context, markers, survey.receipts, keep_receipts=keep)
     except (ReceiptsMoved, TargetRolledBack) as error:
         return Plan((Refuse(error),))

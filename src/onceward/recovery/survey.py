@@ -14,7 +14,8 @@ from onceward.contracts import Receipt, WriteAheadSink
 from onceward.epoch import EpochSurvey, PendingTransaction, RunContext, orphans, survey_epoch
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import Fingerprint, Generation, SinkName
-from onceward.journal import EpochFiles, Marker, Resolved
+from onceward.journal import EpochFiles, Marker, Resolved, Restored
+from onceward.recovery.rollback import rows_delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Survey:
     `watermark_fingerprint` is what the newest settled epoch covered, `watermark_barrier` what the engine's log says of
     it now. `generation` is this checkpoint's own; `known_generations` are those whose output in the target was accepted
     before. `is_identified` is False while the checkpoint has no identity of ours; `watermark_damaged` says why the
-    newest marker cannot be read.
+    newest marker cannot be read. `restored` says from which savepoint the checkpoint was made, until its first start is
+    through; `delivered` is how many rows of later epochs each sink got, as far as its former checkpoint still tells.
     """
 
     decided: int
@@ -41,6 +43,8 @@ class Survey:
     resolved: Resolved = field(default_factory=Resolved)
     is_identified: bool = True
     watermark_damaged: str | None = None
+    restored: Restored | None = None
+    delivered: Mapping[tuple[SinkName, int], int] = field(default_factory=dict)
 
     def is_outdated(self, context: RunContext) -> bool:
         """Whether the engine's logs or the watermark moved since: another driver is at work, and what looks like a
@@ -49,7 +53,13 @@ class Survey:
         return now != (self.decided, self.planned, self.watermark)
 
 
-def take_survey(context: RunContext, *, known_generations: frozenset[Generation], is_identified: bool = True) -> Survey:
+def take_survey(
+    context: RunContext,
+    *,
+    known_generations: frozenset[Generation],
+    is_identified: bool = True,
+    restored: Restored | None = None,
+) -> Survey:
     """Look at everything once. Writes nothing."""
     decided, planned = context.decisions.decided(), context.decisions.planned()
     register = context.register.epochs()
@@ -80,6 +90,8 @@ def take_survey(context: RunContext, *, known_generations: frozenset[Generation]
         resolved=context.resolved,
         is_identified=is_identified,
         watermark_damaged=damaged,
+        restored=restored,
+        delivered=rows_delivered(restored) if restored is not None else {},
     )
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from onceward.contracts import Repeated
 from onceward.errors import TargetRefused
 
 _INSTEAD = {"replace": 'mode="replace"', "upsert": 'mode="upsert" with keys'}
+
+
+def by_mode(mode: str) -> Repeated:
+    """What becomes of rows that come again, in a sink with a `mode`."""
+    return {"upsert": Repeated.OVERWRITTEN, "replace": Repeated.REPLACED}.get(mode, Repeated.DUPLICATES)
 
 
 def refuse_output_mode(output_mode: str, mode: str, *, modes: tuple[str, ...]) -> None:

@@ -19,10 +19,15 @@ _INODE, _PATH = "inode ", "path "
 
 def place_of(folder: Path) -> str:
     """The name of an existing directory."""
+    return place_after(folder, folder)
+
+
+def place_after(folder: Path, final: Path) -> str:
+    """The name that a directory will have once a folder above it was renamed, so that its path is `final`."""
     resolved = folder.resolve()
     if has_stable_inodes(resolved):
         return f"{_INODE}{resolved.stat().st_ino}"
-    return f"{_PATH}{resolved}"
+    return f"{_PATH}{final.resolve()}"
 
 
 def is_same_directory(recorded: str, now: str) -> bool:

@@ -79,9 +79,19 @@ class Files:
         """For reading in pieces; `FileNotFoundError` where it is not there."""
         return (self.root / path).open("rb")
 
-    def _check(self, path: str) -> Checked:
+    def sums_beside(self, path: str) -> tuple[int, bytes] | None:
+        """The chunk's size and the checksums of a file; None where Hadoop goes by none."""
         folder, _, name = path.rpartition("/")
-        expected = self._sums(f"{folder}/.{name}.crc" if folder else f".{name}.crc")
+        data = self.read(f"{folder}/.{name}.crc" if folder else f".{name}.crc")
+        if data is None or len(data) < _HEADER or not data.startswith(_MAGIC):
+            return None
+        (chunk,) = struct.unpack(">i", data[4:_HEADER])
+        # A chunk that is not one: then nothing agrees, as for Hadoop.
+        return (chunk if 0 < chunk <= _MOST_CHUNK else 1, data[_HEADER:])
+
+    def _check(self, path: str) -> Checked:
+        name = path.rpartition("/")[2]
+        expected = self.sums_beside(path)
         try:
             with self.open(path) as file:
                 if expected is None:
@@ -93,15 +103,6 @@ class Files:
         if found == sums:
             return Checked(True, size, is_vouched_for=True)
         return Checked(True, size, f"its content does not match the checksums in .{name}.crc")
-
-    def _sums(self, path: str) -> tuple[int, bytes] | None:
-        """The chunk's size and the checksums; None where Hadoop goes by none."""
-        data = self.read(path)
-        if data is None or len(data) < _HEADER or not data.startswith(_MAGIC):
-            return None
-        (chunk,) = struct.unpack(">i", data[4:_HEADER])
-        # A chunk that is not one: then nothing agrees, as for Hadoop.
-        return (chunk if 0 < chunk <= _MOST_CHUNK else 1, data[_HEADER:])
 
 
 def _sums_of(file: BinaryIO, chunk: int) -> tuple[bytes, int]:

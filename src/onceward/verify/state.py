@@ -44,6 +44,11 @@ class Wanted:
         return cls(version, settings if isinstance(settings, dict) else {}, ids if isinstance(ids, dict) else {})
 
     @property
+    def provider(self) -> Provider | None:
+        """What keeps the state; None where it is not one of Spark's own."""
+        return provider_of(str(self.settings.get(f"{_PREFIX}.providerClass", "")))
+
+    @property
     def partitions(self) -> int | None:
         """As the barrier has it: an operator's description is not written again when the state is repartitioned."""
         found = self.settings.get("spark.sql.shuffle.partitions")
@@ -54,9 +59,9 @@ def state_findings(files: Files, wanted: Wanted) -> Iterator[Finding]:
     """What keeps Spark from going on with this version of the state."""
     if wanted.version <= 0:
         return
-    provider = provider_of(str(wanted.settings.get(f"{_PREFIX}.providerClass", "")))
-    for number in sorted(int(name) for name in files.names("state") if name.isdigit()):
-        operator, wrong = _operator(files, number, wanted.version - 1)
+    provider = wanted.provider
+    for number in operators_in(files):
+        operator, wrong = operator_at(files, number, wanted.version - 1)
         if wrong is not None:
             yield wrong
         yield from _schemas(files, operator)
@@ -67,7 +72,16 @@ def state_findings(files: Files, wanted: Wanted) -> Iterator[Finding]:
         yield from _partitions(files, operator, wanted, provider)
 
 
-def _partitions(files: Files, operator: Operator, wanted: Wanted, provider: Provider) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class StoreAt:
+    """One store of one partition; `unique_id` is that of the wanted version, under state format 2."""
+
+    store: Store
+    unique_id: str | None
+
+
+def stores_at(files: Files, operator: Operator, wanted: Wanted, provider: Provider) -> Iterator[StoreAt | Finding]:
+    """Every store of an operator, or what keeps it from being found."""
     root = f"state/{operator.number}"
     codec = str(wanted.settings.get(f"{_PREFIX}.compression.codec", "lz4"))
     ids = wanted.unique_ids.get(str(operator.number))
@@ -82,13 +96,20 @@ def _partitions(files: Files, operator: Operator, wanted: Wanted, provider: Prov
             continue
         for name in operator.stores:
             folder = f"{root}/{partition}" if name == _DEFAULT else f"{root}/{partition}/{name}"
-            names = files.names(folder)
-            unique_id = _id_of(names, wanted.version, ids[partition]) if ids else None
+            unique_id = _id_of(files.names(folder), wanted.version, ids[partition]) if ids else None
             if ids and unique_id is None:
                 what = f"version {wanted.version} of the state is missing: none of its files has an id of that commit"
                 yield Finding(folder, Severity.ERROR, what, "restore the folder from a backup")
                 continue
-            yield from store_findings(files, Store(folder, provider, codec), wanted.version, unique_id)
+            yield StoreAt(Store(folder, provider, codec), unique_id)
+
+
+def _partitions(files: Files, operator: Operator, wanted: Wanted, provider: Provider) -> Iterator[Finding]:
+    for found in stores_at(files, operator, wanted, provider):
+        if isinstance(found, Finding):
+            yield found
+        else:
+            yield from store_findings(files, found.store, wanted.version, found.unique_id)
 
 
 def _id_of(names: frozenset[str], version: int, ids: object) -> str | None:
@@ -99,7 +120,12 @@ def _id_of(names: frozenset[str], version: int, ids: object) -> str | None:
     return None
 
 
-def _operator(files: Files, number: int, epoch: int) -> tuple[Operator, Finding | None]:
+def operators_in(files: Files) -> list[int]:
+    """The numbers of the stateful operators."""
+    return sorted(int(name) for name in files.names("state") if name.isdigit())
+
+
+def operator_at(files: Files, number: int, epoch: int) -> tuple[Operator, Finding | None]:
     """Its description: one file, or, in newer formats, one for each start, of which the newest up to `epoch` counts.
 
     Spark starts without the one file (tried with 4.3: gone, and flipped); it is for those who read the state. Then the

@@ -56,6 +56,21 @@ def store_findings(files: Files, store: Store, version: int, unique_id: str | No
         yield from _snapshot(files, store, needed.snapshot, fix)
 
 
+def needed_files(files: Files, store: Store, version: int, unique_id: str | None) -> Iterator[str]:
+    """Every file that a load of this version reads; `OSError` or `ValueError` where that cannot be told."""
+    if version <= 0:
+        return
+    ids = None if unique_id is None else _lineage(files, store, version, unique_id)
+    needed = chain(files.names(store.folder), version, store.provider, ids)
+    for name in needed.changes:
+        yield f"{store.folder}/{name}"
+    if needed.snapshot is not None:
+        path = f"{store.folder}/{needed.snapshot}"
+        yield path
+        if store.provider is Provider.ROCKSDB:
+            yield from (part for part, _ in _tables(files, store.folder, path))
+
+
 def _way_round(files: Files, store: Store, version: int, needed: Chain, ids: Mapping[int, str] | None) -> str:
     """An older snapshot, with every change since, makes the same version: then the damaged one need only go."""
     others = files.names(store.folder) - {str(needed.snapshot)}

@@ -28,6 +28,7 @@ from onceward.contracts import (
     Lost,
     Outcome,
     Receipt,
+    Repeated,
     SlotContext,
     TwoPhaseCommitSink,
 )
@@ -63,6 +64,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
     """
 
     receipts_are_output = True
+    repeated = Repeated.FILES
     mechanism = "two-phase commit: hidden file, then its visible name, which is the receipt"
 
     def __init__(

@@ -38,6 +38,7 @@ from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.preflight import Readiness
 from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.table import Table
+from onceward.sinks.output_mode import by_mode
 from onceward.sinks.receipts import slots_to_send
 
 log = logging.getLogger("onceward")
@@ -56,6 +57,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         self._why, self._is_asked_for = why, is_asked_for
         self._receipts = Receipts(options.database, self.name)
         self.takes_empty_epochs = options.mode == "replace"
+        self.repeated = by_mode(options.mode)
         self.alternate: AnySink | None = None
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:

@@ -19,6 +19,7 @@ from onceward.contracts import (
     Workload,
 )
 from onceward.identity import JobIdentity
+from onceward.sinks.output_mode import by_mode
 from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.catalog import Table
 from onceward.sinks.postgres.diagnose import diagnose
@@ -49,6 +50,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         self.target = target
         self._why, self._is_asked_for = why, is_asked_for
         self.takes_empty_epochs = target.mode == "replace"
+        self.repeated = by_mode(target.mode)
         self._receipts = Receipts(target.receipts_schema)
         self._facts = TargetFacts(target, self._receipts)
         self._insert_only, self._each_once = InsertOnlyPath(target), FastPath()

@@ -15,7 +15,15 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 
 from onceward.connections.redis import NoServer, RedisConnection, address, checked_url, driver, opened
-from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, Workload
+from onceward.contracts import (
+    Finding,
+    Receipt,
+    RejectedRow,
+    Repeated,
+    SlotValues,
+    TransactionalWriteAheadSink,
+    Workload,
+)
 from onceward.errors import ConfigurationError, RowsRejected, TargetRefused, TargetUnavailable, attributed
 from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.error_class import ErrorClass
@@ -90,6 +98,7 @@ class RedisSink(TransactionalWriteAheadSink):
             )
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
+        self.repeated = Repeated.COUNTED_TWICE if type == "counter" else Repeated.OVERWRITTEN
         self.address = address(url)
         self.null_keys = null_keys
         self.max_rows_per_script = max_rows_per_script

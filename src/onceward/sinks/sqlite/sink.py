@@ -25,7 +25,7 @@ from onceward.errors import ConfigurationError, TargetRefused, attributed
 from onceward.identity import Fingerprint, Generation, JobIdentity, default_sink_name
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.output_mode import refuse_output_mode
+from onceward.sinks.output_mode import by_mode, refuse_output_mode
 from onceward.sinks.receipts import slots_to_send
 from onceward.sinks.spark_types import spark_type
 from onceward.sinks.sqlite import compatibility as sql
@@ -73,6 +73,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         super().__init__(name=name if name is not None else default_sink_name("sqlite", table))
         self.table = table
         self.mode = mode
+        self.repeated = by_mode(mode)
         self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
         self.create_table = create_table
         self._facts: Mapping[str, str] | None = None

@@ -1,0 +1,63 @@
+"""A checkpoint that was restored from a savepoint, and targets that are ahead of it: which epochs, how many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from onceward.contracts import Receipt
+from onceward.epoch import as_ranges
+from onceward.errors import CheckpointRolledBack, OncewardError
+from onceward.identity import Generation, SinkName
+from onceward.journal import Restored, SettledLog
+from onceward.storage import LocalStorage
+
+Delivered = Mapping[tuple[SinkName, int], int]
+"""How many rows a sink got in an epoch."""
+
+
+def later_receipts(receipts: Iterable[Receipt], restored: Restored, generation: Generation) -> list[Receipt]:
+    """What the targets have from after the savepoint, of whatever other generation of this job."""
+    return [r for r in receipts if r.generation != generation and r.epoch > restored.epoch]
+
+
+def rows_delivered(restored: Restored) -> Delivered:
+    """As the settled markers of the former checkpoint tell, if that is still where it was."""
+    found: dict[tuple[SinkName, int], int] = {}
+    if not restored.origin or not (Path(restored.origin) / "onceward").is_dir():
+        return found
+    markers = SettledLog(LocalStorage(Path(restored.origin) / "onceward"))
+    try:
+        for epoch in markers.epochs():
+            marker = markers.legible(epoch) if epoch > restored.epoch else None
+            if marker is not None and marker.manifest is not None:
+                found.update({(name, epoch): total.rows for name, total in marker.sinks.items()})
+    except (OSError, OncewardError):
+        return {}
+    return found
+
+
+def told_by_sink(restored: Restored, later: Sequence[Receipt], delivered: Delivered) -> dict[SinkName, str]:
+    """For each sink its later epochs, and how many rows they have, where that is known. Old receipts may be pruned: all
+    that is between the savepoint and the newest one is in."""
+    told = {}
+    for sink in sorted({r.sink for r in later}):
+        epochs = range(restored.epoch + 1, max(r.epoch for r in later if r.sink == sink) + 1)
+        rows = [delivered.get((sink, epoch)) for epoch in epochs]
+        known = [count for count in rows if count is not None]
+        least = "" if len(known) == len(rows) else "at least "
+        told[sink] = as_ranges(epochs) + (f" ({least}{sum(known):,} rows)" if known else "")
+    return told
+
+
+def restored_behind(restored: Restored, later: Sequence[Receipt], delivered: Delivered) -> CheckpointRolledBack:
+    """The refusal of a restored checkpoint whose targets are ahead of its savepoint."""
+    told = "; ".join(f"sink {sink!r} has {what}" for sink, what in told_by_sink(restored, later, delivered).items())
+    return CheckpointRolledBack(
+        f"this checkpoint was restored from a savepoint of epoch {restored.epoch}, and its targets have later epochs: "
+        f"{told}. The source rows since then would be delivered a second time",
+        epoch=restored.epoch,
+        hint="restore a newer savepoint, or give the job another target or name; or, to deliver them a second time, "
+        "start once with --accept rollback (in Python: accept='rollback'). `onceward savepoint restore` with --job "
+        "FILE says what that does to each target",
+    )
