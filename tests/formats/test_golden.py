@@ -40,6 +40,7 @@ from onceward.journal import (
     Register,
     Resolution,
     Resolutions,
+    Restored,
     SettledLog,
     SinkEntry,
     SinkTotal,
@@ -59,6 +60,8 @@ GOLDEN = Path(__file__).parent / "golden" / "v1"
 FOLDER = GOLDEN / "onceward"
 NEWER = Path(__file__).parent / "golden" / "v2" / "onceward"
 """Only the kinds that have a second version."""
+NEWEST = Path(__file__).parent / "golden" / "v3" / "onceward"
+"""Only identities."""
 
 
 def sealed_in(folder: Path) -> list[str]:
@@ -67,7 +70,7 @@ def sealed_in(folder: Path) -> list[str]:
     )
 
 
-SEALED = [*((FOLDER, path) for path in sealed_in(FOLDER)), *((NEWER, path) for path in sealed_in(NEWER))]
+SEALED = [(folder, path) for folder in (FOLDER, NEWER, NEWEST) for path in sealed_in(folder)]
 WRITTEN = {path: folder for folder, path in SEALED}
 """By which folder each kind of file is written today: the newest that has it."""
 
@@ -95,6 +98,9 @@ IDENTITY = replace(
     guarantee=Guarantee.AT_LEAST_ONCE,
     since=5,
     before=Guarantee.AT_MOST_ONCE,
+)
+RESTORED = replace(
+    IDENTITY, restored=Restored(Generation("zzzzzzzz"), 4, "k3zq2dva", "/data/é/checkpoint", is_begun=True)
 )
 DIVERSION = Diversion(
     7, TABLE, {"ow1_o62fkhvi_abcdefgh_rwi2dj_7_1_0_z_runrun": (3, 17)}, "rejected/rejected-o62fkhvi-7-table.jsonl"
@@ -189,7 +195,7 @@ def marker() -> Marker:
 
 
 def write_identities(storage: LocalStorage) -> None:
-    for record in (FIRST, IDENTITY):
+    for record in (FIRST, RESTORED):
         assert IdentityFile(storage).create(record) == record
 
 
@@ -262,6 +268,7 @@ def test_writing_the_same_values_yields_the_same_bytes(path: str, tmp_path: Path
 def test_identities_are_read_and_the_last_counts() -> None:
     assert IdentityFile(LocalStorage(FOLDER)).read() == FIRST_IDENTITY
     assert IdentityFile(LocalStorage(NEWER)).read() == IDENTITY
+    assert IdentityFile(LocalStorage(NEWEST)).read() == RESTORED
 
 
 def test_register_is_read() -> None:

@@ -46,6 +46,10 @@ class Driver:
         """Ask it to stop between two epochs."""
         self._ask("POST", "/v1/stop")
 
+    def take_savepoint(self, folder: str) -> Any:
+        """Ask it to take one in a folder; what it answers at once."""
+        return self._ask("POST", "/v1/savepoints", {"folder": folder})
+
     def await_end(self, timeout_s: float) -> bool:
         """Wait until its API is gone, which is when all that is decided was published or left staged; False: it is
         still there after that time."""
@@ -61,10 +65,12 @@ class Driver:
             time.sleep(_LOOK_S)
         return False
 
-    def _ask(self, method: str, path: str) -> Any:
-        request = urllib.request.Request(
-            f"{self.found.url}{path}", method=method, headers={"Authorization": f"Bearer {self.found.token}"}
-        )
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        headers = {"Authorization": f"Bearer {self.found.token}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.found.url}{path}", data=data, method=method, headers=headers)
         try:
             with self._open.open(request, timeout=_TIMEOUT_S) as answer:
                 return json.loads(answer.read(_ANSWER_BYTES))

@@ -68,6 +68,7 @@ class Status(Answer):
     error: str | None
     outage: Outage | None
     stopping: bool = Field(description="it was asked to stop, and ends after the running epoch")
+    removes_checkpoint: bool = Field(description="after a clean end its checkpoint is removed")
     checkpoint: str
     generation: str
     run: str
@@ -206,6 +207,37 @@ class Publishing(Answer):
     limit: int
     held_back: bool
     outage: Outage | None
+
+
+class SavepointWanted(Answer):
+    """Where a savepoint is to be taken: in a folder as the driver sees it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str = Field(min_length=1, max_length=4096, description="an absolute path; a directory is made in it")
+
+
+class SavepointTask(Answer):
+    """A savepoint that was asked for. `path`, `savepoint` (its own id) and `epoch` are there once it is done."""
+
+    id: str
+    state: Literal["running", "done", "failed"]
+    folder: str
+    began_at: datetime
+    ended_at: datetime | None
+    bytes_done: int
+    bytes_total: int = Field(description="0 while it is not known yet")
+    bytes_per_s: float
+    path: str | None
+    savepoint: str | None
+    epoch: int | None
+    error: Problem | None
+
+
+class SavepointTasks(Answer):
+    """Those of this run, the newest first."""
+
+    savepoints: list[SavepointTask]
 
 
 class Stopping(Answer):

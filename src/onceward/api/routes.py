@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from pathlib import Path as FolderPath
 from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
@@ -15,7 +16,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from onceward.api import models
 from onceward.api.served import Busy, Served
 from onceward.epoch import RunStatus
-from onceward.errors import OncewardError
+from onceward.errors import ConfigurationError, OncewardError
 from onceward.history import EpochRecord, duration_s, phases, summary
 from onceward.metrics.exposition import CONTENT_TYPE
 from onceward.version import __version__
@@ -66,6 +67,7 @@ def status(request: Request) -> models.Status:
         error=now.error,
         outage=_outage(now),
         stopping=served.run.is_stopping,
+        removes_checkpoint=served.removes_checkpoint,
         checkpoint=served.checkpoint,
         generation=context.job.generation,
         run=context.run,
@@ -167,6 +169,42 @@ def publishing(request: Request) -> models.Publishing:
         held_back=now.planned - 1 - now.settled > served.max_unpublished,
         outage=_outage(now),
     )
+
+
+@v1.post(
+    "/savepoints",
+    tags=["savepoints"],
+    status_code=202,
+    responses={**_UNFIT_BODIES, 409: {"model": models.Problem, "description": "One is being taken already"}},
+)
+def take_savepoint(request: Request, wanted: models.SavepointWanted) -> models.SavepointTask:
+    """Begin to take a savepoint beside the running job. Answers at once; ask for it by its id until it is done."""
+    if "\0" in wanted.folder or not os.path.isabs(wanted.folder):
+        raise HTTPException(422, "the folder must be an absolute path")
+    try:
+        return models.SavepointTask.model_validate(_served(request).savepoints.begin(FolderPath(wanted.folder)))
+    except Busy:
+        raise HTTPException(409, "a savepoint is being taken already", headers={"Retry-After": "5"}) from None
+    except ConfigurationError as error:
+        raise HTTPException(422, f"{error.message}: {error.hint}") from error
+
+
+@v1.get("/savepoints", tags=["savepoints"])
+def savepoints(request: Request) -> models.SavepointTasks:
+    """The savepoints that this run was asked for, the newest first."""
+    found = _served(request).savepoints.all()
+    return models.SavepointTasks(savepoints=[models.SavepointTask.model_validate(one) for one in found])
+
+
+@v1.get("/savepoints/{id}", tags=["savepoints"], responses={404: {"model": models.Problem}})
+def savepoint(
+    request: Request, id: Annotated[str, Path(max_length=64, description="as it was answered")]
+) -> models.SavepointTask:
+    """How far it is."""
+    found = _served(request).savepoints.get(id)
+    if found is None:
+        raise HTTPException(404, "this run was asked for no savepoint of that id")
+    return models.SavepointTask.model_validate(found)
 
 
 @v1.post("/stop", tags=["run"], status_code=202)

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from onceward.admin import InDoubt, in_doubt
 from onceward.contracts import AnySink, Hooks
@@ -36,13 +37,30 @@ class LiveRun(Protocol):
         ...
 
 
+class TakesSavepoints(Protocol):
+    """What takes savepoints of the run, beside it."""
+
+    def begin(self, folder: Path) -> dict[str, Any]:
+        """Begin to take one; returns at once. `Busy` while another one is being taken."""
+        ...
+
+    def all(self) -> list[dict[str, Any]]:
+        """All that were asked for, the newest first."""
+        ...
+
+    def get(self, identifier: str) -> dict[str, Any] | None:
+        """The one that was asked for under this id."""
+        ...
+
+
 class Busy(Exception):
     """Someone else's look is under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One run, and what is known about it. `metrics` gives them as text; `look` asks the targets what they hold."""
+    """One run, and what is known about it. `metrics` gives them as text; `look` asks the targets what they hold.
+    `removes_checkpoint`: nothing of it is left after a clean end."""
 
     run: LiveRun
     context: RunContext
@@ -52,6 +70,8 @@ class Served:
     max_unpublished: int
     metrics: Callable[[], bytes]
     look: Look
+    savepoints: TakesSavepoints
+    removes_checkpoint: bool = False
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def newest(self, count: int, *, below: int | None = None) -> list[EpochRecord]:

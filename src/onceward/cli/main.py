@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "status",
     "stop",
     "checkpoints",
+    "savepoint",
     "doctor",
     "adopt",
     "transactions",

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from onceward.api import ApiConfig
 from onceward.clock import SystemClock
@@ -232,8 +233,16 @@ class Job:
             raise
         observers.recorder.ask(engine_reports(query))
         held.given_to(delivery, lambda: query.isActive)
-        run = Run(self.name, query, delivery, opened.context, at_clean_end=partial(self._after, opened, watchdog))
-        observers.serve(run, opened.context, self.max_unpublished_epochs)
+        return self._served(query, delivery, opened, watchdog, observers)
+
+    def _served(
+        self, query: StreamingQuery, delivery: Delivery, opened: Opened, watchdog: Watchdog, observers: Observers
+    ) -> Run:
+        at_end = partial(self._after, opened, watchdog)
+        root = local_path(self.checkpoint)
+        run = Run(self.name, query, delivery, opened.context, checkpoint=root, at_clean_end=at_end)
+        removes = self.checkpointing.on_stop == "delete"
+        observers.serve(run, opened.context, self.max_unpublished_epochs, removes_checkpoint=removes)
         return run
 
     def _after(self, opened: Opened, watchdog: Watchdog) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark import cloudpickle
 
 from onceward.api.config import ApiConfig
@@ -16,6 +17,7 @@ from onceward.contracts.events import Listener
 from onceward.epoch import RunContext
 from onceward.history import HistoryLog, Recorder, log_event
 from onceward.identity import SinkName
+from onceward.savepoints import SavepointTasks
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.storage import LocalStorage
@@ -54,7 +56,7 @@ class Observers:
         """Those that are told of every epoch, from the recovery on."""
         return (self.recorder, log_event, *(() if self._meter is None else (self._meter,)))
 
-    def serve(self, run: Run, context: RunContext, max_unpublished: int) -> None:
+    def serve(self, run: Run, context: RunContext, max_unpublished: int, *, removes_checkpoint: bool = False) -> None:
         """The run has begun: whoever asks is answered from now on."""
         if self._server is None or self._meter is None:
             return
@@ -79,6 +81,8 @@ class Observers:
                 max_unpublished=max_unpublished,
                 metrics=lambda: exposition(registry),
                 look=look_beside(context, _copied),
+                savepoints=SavepointTasks(self._checkpoint, clock=context.clock, spark=pyspark.__version__),
+                removes_checkpoint=removes_checkpoint,
             )
         )
 

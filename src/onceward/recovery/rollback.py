@@ -16,8 +16,8 @@ Delivered = Mapping[tuple[SinkName, int], int]
 """How many rows a sink got in an epoch."""
 
 
-def later_receipts(receipts: Iterable[Receipt], restored: Restored, generation: Generation) -> list[Receipt]:
-    """What the targets have from after the savepoint, of whatever other generation of this job."""
+def later_receipts(receipts: Iterable[Receipt], restored: Restored, generation: Generation | None) -> list[Receipt]:
+    """What the targets have from after the savepoint, of whatever other generation of this job than its own."""
     return [r for r in receipts if r.generation != generation and r.epoch > restored.epoch]
 
 

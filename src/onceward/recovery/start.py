@@ -105,16 +105,13 @@ def open_checkpoint(
     )
     refuse_unlike(record, name, directory_id, accepted, query)
     _put_logs_right(context, record, on_plan)
-    known = frozenset(record.known) if record else frozenset[Generation]()
     with failures_as_target_unavailable():
         context = replace(context, receipts_at=receipts_places(context), target_facts=target_facts(context))
         refuse_moved_receipts(context)
         warn_of_changed_targets(context)
         markers = newest_markers(context)
         warn_of_new_sinks(context, markers)
-        survey = take_survey(
-            context, known_generations=known, is_identified=record is not None, restored=_unbegun(record)
-        )
+        survey = _surveyed(context, record)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
         raise _just_opened() if survey.is_outdated(context) or read_identity(storage) != record else plan.refusal
@@ -128,6 +125,12 @@ def open_checkpoint(
         done = recover(context, first, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
     _warn_of_damage(survey)
     return Opened(context, _coordinator(context, done, record), record)
+
+
+def _surveyed(context: RunContext, record: IdentityRecord | None) -> Survey:
+    known = frozenset(record.known) if record else frozenset[Generation]()
+    is_ours = record is not None
+    return take_survey(context, known_generations=known, is_identified=is_ours, restored=_unbegun(record))
 
 
 def _unbegun(record: IdentityRecord | None) -> Restored | None:
@@ -207,7 +210,7 @@ def inspect_checkpoint(
             refuse_moved_receipts(replace(context, receipts_at=receipts_places(context)))
             keep = PublishLimits().keep_receipts
             markers = newest_markers(context)
-            survey = take_survey(context, known_generations=frozenset(record.known), restored=_unbegun(record))
+            survey = _surveyed(context, record)
         came_back(context, markers, survey.receipts, keep_receipts=keep)
     except (ReceiptsMoved, TargetRolledBack) as error:
         return Plan((Refuse(error),))

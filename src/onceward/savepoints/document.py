@@ -16,6 +16,7 @@ from onceward.contracts import Guarantee
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import Fingerprint, Generation, JobName, SinkName, checked_name
 from onceward.journal import SinkTotal, seal, unseal
+from onceward.operators import Topology
 
 FILE: Final = "savepoint.json"
 CONTENT: Final = "files"
@@ -69,7 +70,7 @@ class Savepoint:
     guarantee: Guarantee | None = None
     parent: Parent | None = None
     sinks: Mapping[SinkName, SinkTotal] = field(default_factory=dict)
-    topology: Mapping[str, Any] | None = None
+    topology: Topology = field(default_factory=Topology)
     files: Mapping[str, SavedFile] = field(default_factory=dict)
 
     @property
@@ -100,7 +101,7 @@ class Savepoint:
                 else {"generation": parent.generation, "epoch": parent.epoch, "savepoint": parent.savepoint},
                 "sinks": {name: total.to_json() for name, total in self.sinks.items()},
                 "barrier": self.barrier,
-                "topology": self.topology,
+                "topology": self.topology.as_json(),
                 "files": {path: [one.size, f"{one.crc:08x}"] for path, one in sorted(self.files.items())},
             },
         )
@@ -127,7 +128,7 @@ class Savepoint:
                 guarantee=None if guarantee is None else Guarantee(guarantee),
                 parent=None if parent is None else _parent(parent),
                 sinks={SinkName(_text(name)): SinkTotal.from_json(one) for name, one in document["sinks"].items()},
-                topology=_object(document["topology"]),
+                topology=Topology.from_json(document["topology"]),
                 files={_path(name): _saved(one) for name, one in document["files"].items()},
             )
         except NewerFormat:
@@ -199,10 +200,4 @@ def _text(one: object) -> str:
 def _number(one: object, *, most: int) -> int:
     if type(one) is not int or not 0 <= one <= most:
         raise ValueError(f"{str(one)[:40]!r} does not belong there")
-    return one
-
-
-def _object(one: object) -> Mapping[str, Any] | None:
-    if one is not None and not isinstance(one, dict):
-        raise TypeError(f"the topology is a {type(one).__name__}")
     return one

@@ -18,6 +18,7 @@ from typing import Final
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import Generation, JobName, checked_name, new_generation
 from onceward.journal import IdentityFile, IdentityRecord, Restored
+from onceward.operators import TopologyLog
 from onceward.savepoints.check import FIX, mismatch, read_savepoint, unlisted
 from onceward.savepoints.choose import Unready, files_at
 from onceward.savepoints.copying import copy_file, opened
@@ -127,7 +128,7 @@ def _identified(savepoint: Savepoint, job: JobName, made: Unfinished, checkpoint
     query = str(uuid.uuid4())
     (made.path / "metadata").write_text(json.dumps({"id": query}, separators=(",", ":")))
     folder = made.path / "onceward"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     decided = max(int(one.name) for one in (made.path / "commits").iterdir() if one.name.isdigit())
     record = IdentityRecord(
         number=0,
@@ -141,6 +142,9 @@ def _identified(savepoint: Savepoint, job: JobName, made: Unfinished, checkpoint
         since=decided + 1 if savepoint.guarantee is not None else 0,
         restored=Restored(savepoint.generation, savepoint.epoch, savepoint.id, savepoint.origin),
     )
+    names = TopologyLog(LocalStorage(folder))
+    if names.read() is None:
+        names.write(savepoint.topology, since=decided + 1)
     return IdentityFile(LocalStorage(folder)).create(record)
 
 

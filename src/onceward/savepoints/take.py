@@ -10,15 +10,16 @@ visible at once, and it comes after everything was forced to the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from onceward.contracts import Clock, Severity
 from onceward.errors import ConfigurationError, DamagedFile, OncewardError, StorageFailed
 from onceward.identity import fingerprint_of, new_generation
 from onceward.journal import IdentityRecord
+from onceward.operators import read_topology
 from onceward.savepoints.choose import Unready, files_at
 from onceward.savepoints.copying import copy_file, opened, sum_file
 from onceward.savepoints.document import CONTENT, FILE, Parent, SavedFile, Savepoint
@@ -41,9 +42,6 @@ from onceward.version import __version__
 ATTEMPTS: Final = 10
 _PAUSE_S: Final = 0.1
 
-Topology = Callable[[Path], Mapping[str, Any] | None]
-"""Describes the sources and operators of a checkpoint."""
-
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -60,10 +58,9 @@ def take(
     clock: Clock,
     spark: str,
     progress: Progress | None = None,
-    topology: Topology = lambda root: None,
 ) -> Taken:
     """Make a savepoint of the checkpoint `root` in `folder`; `spark` is the version of Spark there."""
-    progress, taker = progress or Progress(), _Taker(root, clock, spark, topology)
+    progress, taker = progress or Progress(), _Taker(root, clock, spark)
     refuse_folder(root, folder)
     before: Unready | None = None
     try:
@@ -104,7 +101,6 @@ class _Taker:
     root: Path
     clock: Clock
     spark: str
-    topology: Topology
 
     def once(self, folder: Path, progress: Progress) -> Taken:
         """One attempt; `Unready` where something vanished, or is not as it was written."""
@@ -155,7 +151,7 @@ class _Taker:
             guarantee=record.guarantee_of(epoch + 1),
             parent=None if came is None else Parent(came.generation, came.epoch, came.savepoint),
             sinks=marker.sinks if marker is not None else {},
-            topology=self.topology(self.root),
+            topology=read_topology(self.root),
             files=files,
         )
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import pyspark
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceward.epoch import RunContext
 from onceward.epoch import RunStatus as RunStatus
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
+from onceward.savepoints import take
 from onceward.spark.cause import in_one_line
 from onceward.spark.delivery import Delivery, StopRequested
+from onceward.storage import local_path
 
 log = logging.getLogger("onceward")
 
@@ -36,12 +41,14 @@ class Run:
         delivery: Delivery,
         context: RunContext,
         *,
+        checkpoint: Path,
         at_clean_end: Callable[[], object] = lambda: None,
     ) -> None:
         self.name = name
         self.query = query
         self._delivery = delivery
         self._context = context
+        self._checkpoint = checkpoint
         self._closed = False
         # Whoever ends the run holds it; who comes second finds it ended.
         self._ending = threading.RLock()
@@ -69,6 +76,14 @@ class Run:
             self._error(),
             self._delivery.outage,
         )
+
+    def savepoint(self, folder: str | os.PathLike[str]) -> Path:
+        """Take a savepoint in `folder` of the newest published epoch, and wait for it; the directory that was made.
+
+        The run goes on meanwhile. After `stop` it is that of the last epoch.
+        """
+        taken = take(self._checkpoint, local_path(folder), clock=self._context.clock, spark=pyspark.__version__)
+        return taken.path
 
     def rows_per_s(self) -> float:
         """How fast Spark read rows in the epoch that ended last."""

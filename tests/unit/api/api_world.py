@@ -17,6 +17,7 @@ from onceward.identity import RunId
 from onceward.journal import Retention
 from onceward.metrics import Meter, StatusGauges, exposition
 from onceward.metrics.gauges import RunLabels
+from onceward.savepoints import SavepointTasks
 from onceward.storage import LocalStorage
 from onceward.testing import (
     Behaviour,
@@ -150,5 +151,6 @@ def made(checkpoint: Path, *, delivered: int = DELIVERED, on_disk: bool = False)
         max_unpublished=10,
         metrics=lambda: exposition(meter.registry),
         look=look,  # type: ignore[arg-type]
+        savepoints=SavepointTasks(checkpoint, clock=clock, spark="4.3.0"),
     )
     return World(harness, gate, recorder, meter, run, served, looks)
