@@ -25,7 +25,7 @@ KINDS = pytest.mark.parametrize("kind", [FakeTwoPhaseSink, FakeTransactionalSink
 Kind = Callable[..., Any]
 
 
-class Town:
+class OneTarget:
     """One target, and checkpoints that can be copied, deleted and put back."""
 
     def __init__(self, kind: Kind) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from lone_driver import plan
-from one_target import KINDS, Kind, Town, refused_with
+from one_target import KINDS, Kind, OneTarget, refused_with
 
 from onceward.admin import Adoption, adopt, consequences, propose_adoption, propose_epoch_is_published, record
 from onceward.contracts import Guarantee
@@ -42,10 +42,10 @@ def found_by(harness: Harness) -> Adoption:
     )
 
 
-def left_by_spark(town: Town, *, in_flight: bool, logs: MemoryLogs | None = None) -> Harness:
+def left_by_spark(town: OneTarget, *, in_flight: bool, logs: MemoryLogs | None = None) -> Harness:
     """Epochs 0 and 1 were delivered by other means, and epoch 2 was begun."""
     harness = town.job(ends=(4, 8, 12, 16), logs=logs)
-    plain = Harness(Town(FakeTwoPhaseSink).job(ends=()).subjects[0], source=harness.source, logs=harness.logs)
+    plain = Harness(OneTarget(FakeTwoPhaseSink).job(ends=()).subjects[0], source=harness.source, logs=harness.logs)
     plain.life(until=1)
     if in_flight:
         plain.life(DiesAt("log commit 2"))
@@ -55,7 +55,7 @@ def left_by_spark(town: Town, *, in_flight: bool, logs: MemoryLogs | None = None
 @KINDS
 @pytest.mark.parametrize("skips", [False, True], ids=["delivered", "skipped"])
 def test_an_epoch_in_flight_is_delivered_or_skipped_as_a_person_says(kind: Kind, skips: bool) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = left_by_spark(town, in_flight=True)
     found = found_by(harness)
     assert (found.decided, found.in_flight) == (1, 2)
@@ -70,7 +70,7 @@ def test_an_epoch_in_flight_is_delivered_or_skipped_as_a_person_says(kind: Kind,
 
 @KINDS
 def test_without_one_there_is_nothing_to_choose(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = left_by_spark(town, in_flight=False)
     found = found_by(harness)
     assert found.in_flight is None
@@ -83,7 +83,7 @@ def test_without_one_there_is_nothing_to_choose(kind: Kind) -> None:
 @pytest.mark.parametrize("survives", [0, 1, 2])
 def test_after_a_crash_it_is_given_again(survives: int) -> None:
     """Of what is written, only the first files last. Without its identity the checkpoint is still Spark's alone."""
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     harness = left_by_spark(town, in_flight=True)
     storage, files = harness.storage, list[tuple[str, bytes]]()
     assert isinstance(storage, MemoryStorage)
@@ -106,7 +106,7 @@ def test_after_a_crash_it_is_given_again(survives: int) -> None:
 
 
 def test_what_is_onceward_s_already_is_refused_and_what_nobody_has_begun() -> None:
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     harness = town.job(ends=(4, 8))
     with pytest.raises(ConfigurationError, match="has begun nothing"):
         found_by(harness)
@@ -118,7 +118,7 @@ def test_what_is_onceward_s_already_is_refused_and_what_nobody_has_begun() -> No
 @KINDS
 def test_a_lost_folder_is_no_plain_checkpoint(kind: Kind) -> None:
     """Scenario 80."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8))
     harness.drain()
     lost = town.job(ends=(4, 8), logs=harness.logs)
@@ -129,7 +129,7 @@ def test_a_lost_folder_is_no_plain_checkpoint(kind: Kind) -> None:
 @KINDS
 def test_what_is_staged_under_a_lost_identity_is_not_abandoned(kind: Kind) -> None:
     """The rows are decided, and there is no receipt yet that could tell of them."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8))
     harness.life(DiesAt("log commit 0", after=True))
     harness.storage.delete("identity.json")
@@ -150,7 +150,7 @@ def test_what_is_staged_under_a_lost_identity_is_not_abandoned(kind: Kind) -> No
 
 
 def test_transactions_of_a_lost_folder_are_not_abandoned() -> None:
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     harness = town.job(ends=(4, 8))
     harness.life(DiesAt("log commit 0", after=True))
     with pytest.raises(CheckpointUnknown, match="has receipts or transactions of a job 'job'"):
@@ -159,7 +159,7 @@ def test_transactions_of_a_lost_folder_are_not_abandoned() -> None:
 
 @pytest.mark.parametrize("goes_on", ["commits", "plans"])
 def test_a_query_that_goes_on_while_a_person_is_asked_is_noticed(goes_on: str) -> None:
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     harness = left_by_spark(town, in_flight=True)
     found = found_by(harness)
     harness.logs.commit(2, COMMITS_ENTRY)
@@ -173,7 +173,7 @@ def test_a_query_that_goes_on_while_a_person_is_asked_is_noticed(goes_on: str) -
 @KINDS
 def test_a_start_that_is_refused_repairs_nothing_of_a_plain_query(kind: Kind) -> None:
     """A torn barrier is what is left of an epoch that the query may have written to the target."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = left_by_spark(town, in_flight=True)
     harness.logs.offsets[2] = ""
     assert isinstance(harness.life(), Failed)
@@ -184,7 +184,7 @@ def test_a_start_that_is_refused_repairs_nothing_of_a_plain_query(kind: Kind) ->
 
 
 def test_commits_without_offsets_are_a_query_too() -> None:
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     harness = left_by_spark(town, in_flight=False)
     harness.logs.offsets.clear()
     refused_with(harness, CheckpointUnknown)
@@ -202,7 +202,7 @@ def test_what_is_adopted_is_forced_to_the_disk_first() -> None:
         def sync_decision(self, epoch: int) -> None:
             synced.append(("decision", epoch))
 
-    harness = left_by_spark(Town(FakeTwoPhaseSink), in_flight=True, logs=Watched())
+    harness = left_by_spark(OneTarget(FakeTwoPhaseSink), in_flight=True, logs=Watched())
     synced.clear()
     adopt(found_by(harness), skips_in_flight=True, **SIGNED)
     assert synced == [("barrier", 2), ("decision", 1)]
@@ -216,7 +216,7 @@ def test_of_several_sinks_one_that_has_all_of_the_epoch_is_left_out(guarantee: G
         SinkUnderTest(FakeTwoPhaseSink(target, name=name), lambda target=target: target.rows)
         for name, target in targets.items()
     ]
-    plain = left_by_spark(Town(FakeTwoPhaseSink), in_flight=True)
+    plain = left_by_spark(OneTarget(FakeTwoPhaseSink), in_flight=True)
     harness = Harness(*sinks, source=plain.source, logs=plain.logs, guarantee=guarantee)
     found = found_by(harness)
     identity = adopt(found, skips_in_flight=False, **SIGNED)

@@ -3,7 +3,7 @@
 from copy import deepcopy
 from pathlib import Path
 
-from one_target import KINDS, Kind, Town, accepting, copied, refused_with
+from one_target import KINDS, Kind, OneTarget, accepting, copied, refused_with
 from sink_cases import fake
 
 from onceward.errors import (
@@ -22,7 +22,7 @@ from onceward.testing import DiesAt, FakeTwoPhaseSink, Harness, MemoryLogs, Memo
 
 @KINDS
 def test_s31_two_jobs_with_the_same_name_into_one_target_are_told_apart(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     town.job().drain()
     error = refused_with(town.job(), CheckpointReplaced)
     assert "fresh-start" in str(error)
@@ -31,7 +31,7 @@ def test_s31_two_jobs_with_the_same_name_into_one_target_are_told_apart(kind: Ki
 
 @KINDS
 def test_s32_a_job_whose_name_begins_with_anothers_never_touches_it(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     long = town.job(name="app-10")
     long.life(DiesAt("log commit 0"))
     short = town.job(name="app-1", storage=MemoryStorage(), logs=MemoryLogs())
@@ -46,7 +46,7 @@ def test_s32_a_job_whose_name_begins_with_anothers_never_touches_it(kind: Kind) 
 
 @KINDS
 def test_s34_an_old_copy_whose_later_epochs_were_published_is_refused(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8, 12))
     harness.life(until=0)
     old = copied(harness)
@@ -62,7 +62,7 @@ def test_s34_an_old_copy_whose_later_epochs_were_published_is_refused(kind: Kind
 
 @KINDS
 def test_s34_sparks_logs_alone_went_back(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8, 12))
     harness.life(until=0)
     logs = deepcopy(harness.logs)
@@ -76,7 +76,7 @@ def test_s34_sparks_logs_alone_went_back(kind: Kind) -> None:
 
 @KINDS
 def test_s35_a_fork_never_touches_its_parents_transactions(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     parent = town.job(ends=(4, 8))
     parent.life(DiesAt("log commit 1"))
     fork = town.job(ends=(4, 8), directory_id="elsewhere", **copied(parent))
@@ -93,7 +93,7 @@ def test_s35_a_fork_never_touches_its_parents_transactions(kind: Kind) -> None:
 
 @KINDS
 def test_s36_a_checkpoint_that_was_deleted_is_noticed(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     town.job().drain()
     again = town.job()
     refused_with(again, CheckpointReplaced)
@@ -109,7 +109,7 @@ IDENTITY = "identity.json"
 @KINDS
 def test_s37_a_source_that_was_rewound_with_sparks_logs_is_noticed(kind: Kind) -> None:
     """The same epoch number with another barrier is another epoch."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8))
     harness.life(until=1)
     logs = harness.logs
@@ -129,7 +129,7 @@ def test_s37_a_source_that_was_rewound_with_sparks_logs_is_noticed(kind: Kind) -
 def test_s37_other_logs_under_settled_epochs_are_accepted_once_and_then_rewound(kind: Kind) -> None:
     """Epoch 1 is decided in today's logs with other rows than were settled for it. Accepting that makes it unsettled:
     it was never staged, so the job stops, and `rewind` has Spark compute what the logs have now."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8))
     harness.drain()
     logs = MemoryLogs(dict(harness.logs.offsets), dict(harness.logs.commits))
@@ -165,7 +165,7 @@ def test_s38_one_checkpoint_spelled_in_many_ways_is_one_place(tmp_path: Path) ->
 
 @KINDS
 def test_s39_a_copied_checkpoint_directory_is_refused(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8))
     harness.life(until=0)
     copy = town.job(ends=(4, 8), directory_id="elsewhere", **copied(harness))
@@ -176,7 +176,7 @@ def test_s39_a_copied_checkpoint_directory_is_refused(kind: Kind) -> None:
 
 
 def test_a_checkpoint_of_another_job_is_refused() -> None:
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     harness = town.job()
     harness.drain()
     other = town.job(name="another", storage=harness.storage, logs=harness.logs)
@@ -216,7 +216,7 @@ def test_a_plain_checkpoint_on_which_an_epoch_was_begun_is_not_taken_on_without_
 @KINDS
 def test_s80_a_lost_onceward_folder_is_told_with_the_epochs_that_may_be_missing(kind: Kind) -> None:
     """Epoch 1 is decided and staged, and what tells of it is gone: `adopt` skips it, and says so before."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8, 12))
     harness.life(until=0)
     harness.life(DiesAt("log commit 1", after=True))
@@ -235,7 +235,7 @@ def test_s80_a_lost_onceward_folder_is_told_with_the_epochs_that_may_be_missing(
 
 @KINDS
 def test_s80_nothing_is_missing_where_every_decided_epoch_was_published(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8, 12))
     harness.life(until=1)
     lost = town.job(ends=(4, 8, 12), logs=harness.logs)
@@ -247,7 +247,7 @@ def test_s80_nothing_is_missing_where_every_decided_epoch_was_published(kind: Ki
 @KINDS
 def test_s80_the_other_way_out_delivers_everything_again(kind: Kind) -> None:
     """As the refusal says: without the whole checkpoint, and with fresh-start."""
-    town = Town(kind)
+    town = OneTarget(kind)
     town.job(ends=(4, 8)).drain()
     afresh = town.job(ends=(4, 8))
     refused_with(afresh, CheckpointReplaced, Accept.ADOPT)
@@ -258,7 +258,7 @@ def test_s80_the_other_way_out_delivers_everything_again(kind: Kind) -> None:
 @KINDS
 def test_s80_adopting_does_not_hide_that_an_undecided_epoch_is_published(kind: Kind) -> None:
     """The folder is lost and so is `commits/1`: Spark runs epoch 1 again, whose rows the target has."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8))
     harness.drain()
     harness.logs.forget_commit(1)
@@ -269,7 +269,7 @@ def test_s80_adopting_does_not_hide_that_an_undecided_epoch_is_published(kind: K
 
 @KINDS
 def test_a_dry_run_tells_of_a_checkpoint_that_only_spark_knows(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4, 8))
     harness.drain()
     lost = town.job(ends=(4, 8), logs=harness.logs)
@@ -288,7 +288,7 @@ def test_a_dry_run_tells_of_a_checkpoint_that_only_spark_knows(kind: Kind) -> No
 @KINDS
 def test_s89_a_place_that_was_an_inode_where_inodes_change_is_accepted_and_written_anew(kind: Kind) -> None:
     """The first release believed every inode: each remount made a "copy" of the checkpoint."""
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(ends=(4,), directory_id="inode 77")
     harness.drain()
     remounted = town.job(ends=(4, 8), directory_id="path /mnt/checkpoint/onceward", **copied(harness))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from one_target import KINDS, Kind, Town, refused_with
+from one_target import KINDS, Kind, OneTarget, refused_with
 from sink_cases import fake, file_rows
 
 from onceward.contracts import Guarantee
@@ -54,7 +54,7 @@ def test_s41_more_partitions_then_a_failure_then_fewer(kind: Kind) -> None:
 
 
 def test_s42_clean_up_leaves_alone_what_is_not_ours() -> None:
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     strangers = ["someone else's", "ow1_", "ow1_aaaaaaaa_bbbbbbbb_cccccc_0_0_0_1_dddddd", "ow2_x"]
     for name in strangers:
         town.target.transactions[name] = Prepared()
@@ -66,7 +66,7 @@ def test_s42_clean_up_leaves_alone_what_is_not_ours() -> None:
 
 @KINDS
 def test_s43_a_sink_that_was_renamed_while_it_has_decided_work_is_missed_by_name(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(sink="old name")
     harness.life(DiesAt("log commit 0", after=True))
     renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)
@@ -78,7 +78,7 @@ def test_s43_a_sink_that_was_renamed_while_it_has_decided_work_is_missed_by_name
 
 
 def test_s43_a_two_phase_sink_that_was_renamed_while_it_has_undecided_work_leaves_nothing_behind() -> None:
-    town = Town(FakeTwoPhaseSink)
+    town = OneTarget(FakeTwoPhaseSink)
     harness = town.job(sink="old name")
     harness.life(DiesAt("log commit 0"))
     renamed = town.job(sink="new name", storage=harness.storage, logs=harness.logs)
@@ -91,7 +91,7 @@ def test_s43_a_two_phase_sink_that_was_renamed_while_it_has_undecided_work_leave
 
 @KINDS
 def test_s43_a_sink_that_was_removed_when_all_was_settled_is_not_missed(kind: Kind) -> None:
-    town = Town(kind)
+    town = OneTarget(kind)
     harness = town.job(sink="old name", ends=(4, 8))
     harness.life(until=0)
     renamed = town.job(sink="new name", ends=(4, 8), storage=harness.storage, logs=harness.logs)

@@ -30,7 +30,9 @@ AT = datetime(2026, 11, 16, tzinfo=UTC)
 SIGNED: dict[str, Any] = {"by": "ann@host", "at": AT, "because": "nobody runs there"}
 
 
-class Town:
+class SinksOfOneTarget:
+    """One checkpoint, and jobs on it that differ in their sinks, all of which write into the same target."""
+
     def __init__(self) -> None:
         self.target = MemoryTarget()
         self.storage, self.logs = MemoryStorage(), MemoryLogs()
@@ -56,7 +58,7 @@ def accepting(what: Accept) -> Behaviour:
     return Behaviour(accepted=frozenset({what}))
 
 
-def after_an_accepted_rollback(town: Town) -> Harness:
+def after_an_accepted_rollback(town: SinksOfOneTarget) -> Harness:
     """Epoch 2 was staged and undecided when a snapshot from before epoch 1 was put back."""
     job = town.job()
     job.life(until=0)
@@ -68,7 +70,7 @@ def after_an_accepted_rollback(town: Town) -> Harness:
     return back
 
 
-def after_an_accepted_copy(town: Town) -> tuple[Harness, Harness]:
+def after_an_accepted_copy(town: SinksOfOneTarget) -> tuple[Harness, Harness]:
     job = town.job()
     job.life(until=0)
     job.life(DiesAt("log commit 1"))
@@ -78,7 +80,7 @@ def after_an_accepted_copy(town: Town) -> tuple[Harness, Harness]:
 
 
 def test_after_an_accepted_rollback_in_place_they_are_listed_as_nobodys_and_aborted() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     back = after_an_accepted_rollback(town)
     assert in_doubt(context_of(back)) == []
     found = strays(context_of(back))
@@ -97,7 +99,7 @@ def test_after_an_accepted_rollback_in_place_they_are_listed_as_nobodys_and_abor
 
 
 def test_those_of_a_living_original_are_never_aborted_by_its_copy() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     original, copy = after_an_accepted_copy(town)
     found = strays(context_of(copy))
     assert found
@@ -112,7 +114,7 @@ def test_those_of_a_living_original_are_never_aborted_by_its_copy() -> None:
 
 
 def test_of_a_generation_that_a_person_declares_dead_they_are_aborted() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     _, copy = after_an_accepted_copy(town)
     found = strays(context_of(copy))
     dead = found[0].generation
@@ -123,7 +125,7 @@ def test_of_a_generation_that_a_person_declares_dead_they_are_aborted() -> None:
 
 
 def test_ones_own_generation_is_never_declared_dead() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     job = town.job("sink", "removed")
     job.life(until=0)
     job.life(DiesAt("storage create manifests/1.0.json"))
@@ -134,7 +136,7 @@ def test_ones_own_generation_is_never_declared_dead() -> None:
 
 
 def test_those_of_a_sink_that_was_removed_before_its_manifest_are_seen_and_aborted() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     job = town.job("sink", "removed")
     job.life(until=0)
     job.life(DiesAt("storage create manifests/1.0.json"))
@@ -149,7 +151,7 @@ def test_those_of_a_sink_that_was_removed_before_its_manifest_are_seen_and_abort
 
 
 def test_those_that_a_manifest_names_wait_until_they_are_given_up() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     job = town.job("sink", "removed")
     job.life(until=0)
     job.life(DiesAt("log commit 1", after=True))
@@ -166,7 +168,7 @@ def test_those_that_a_manifest_names_wait_until_they_are_given_up() -> None:
 
 
 def test_a_start_says_that_they_exist(caplog: pytest.LogCaptureFixture) -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     back = after_an_accepted_rollback(town)
     caplog.set_level(logging.WARNING, logger="onceward")
     caplog.clear()
@@ -189,13 +191,13 @@ class NotListing(Faults):
 
 
 def test_a_target_that_cannot_list_them_does_not_stop_a_start() -> None:
-    job = Town().job()
+    job = SinksOfOneTarget().job()
     assert type(job.life(NotListing())).__name__ == "Finished"
     assert job.problems() == []
 
 
 def test_those_that_a_start_looks_at_are_not_among_them() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     job = town.job()
     job.life(until=0)
     job.life(DiesAt("log commit 1"))
@@ -204,7 +206,7 @@ def test_those_that_a_start_looks_at_are_not_among_them() -> None:
 
 
 def test_what_belongs_to_another_jobs_name_is_not_seen() -> None:
-    town = Town()
+    town = SinksOfOneTarget()
     other = town.job(storage=MemoryStorage(), logs=MemoryLogs(), name="other")
     other.life(DiesAt("log commit 0"))
     job = town.job()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from restored_target import Movable
 from town import DECIDED, A, B, Town, refused, say
 
 from onceward.admin import propose_accept_loss, propose_epoch_is_published, replay
@@ -76,18 +77,8 @@ def walk_all_targets_went_back_then_rewind(tmp_path: Path) -> None:
     assert town.ids(A) == town.ids(B) == list(range(12))
 
 
-class Movable(FakeTransactionalSink):
-    """Receipts in a schema of their own."""
-
-    directory_id = "schema one"
-
-    def receipts_at(self) -> str:
-        """Where they are now."""
-        return self.directory_id
-
-
 class Moved(Movable):
-    directory_id = "schema two"
+    at = "schema b"
 
 
 class Relying(FakeTransactionalSink):
@@ -135,7 +126,7 @@ def receipts_moved(town: Town, **more: Any) -> Harness:
 
 def walk_receipts_moved_then_back() -> None:
     town = Town()
-    refused(receipts_moved(town), ReceiptsMoved, "schema one", "former setting")
+    refused(receipts_moved(town), ReceiptsMoved, "schema a", "former setting")
     town.kinds[A] = Movable
     town.job(A).life(until=1)
     town.kinds[A] = Moved

@@ -33,7 +33,7 @@ class TestAppend(suite.TestAppend):
     pass
 
 
-class TestAppendByTheOtherWay(suite.TestAppendByTheOtherWay):
+class TestAppendByTheAlternate(suite.TestAppendByTheAlternate):
     pass
 
 

@@ -36,7 +36,7 @@ class TestAppend(OnServer, TwoPhaseConformance):
         return sink
 
 
-class TestAppendByTheOtherWay(OnServer, TransactionalConformance):
+class TestAppendByTheAlternate(OnServer, TransactionalConformance):
     def make_sink(self, name: str = "sink") -> MySQLWriteAheadSink:
         sink = self.workspace.sink(name=name).alternate
         assert isinstance(sink, MySQLWriteAheadSink)
