@@ -16,6 +16,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONUNBUFFERED := 1
 
 demo test soak: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CURDIR)/$(ARCHIVE) -Xshare:auto
+# For drivers that live for seconds: what the second compiler would make is never used.
+test soak: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test soak: export SPARK_LAUNCHER_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 .PHONY: help demo test check docs bench soak mutants kafka clean java servers jars
 
@@ -26,8 +29,8 @@ demo: $(READY) java $(ARCHIVE) ## Watch a job crash and lose nothing
 	@$(BIN)/onceward demo
 
 test: check $(READY) java servers $(ARCHIVE) ## Run the checks, then every test but the soak
-	@# Half of the time a test waits for a disk, a server or a process of its own: so one more than there are cores.
-	@$(BIN)/pytest -n 3 --dist worksteal
+	@# Much of the time a test waits for a server or a process of its own: so two more than there are cores.
+	@$(BIN)/pytest -n 4
 
 check: $(READY) ## Lint, format, types, import rules and the pages
 	@$(BIN)/ruff check --quiet --output-format=concise

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import pytest
+from xdist.remote import Producer
 
 from onceward.testing.servers import (
     KafkaServer,
@@ -19,16 +22,34 @@ from onceward.testing.servers import (
     ServerMissing,
 )
 from pair_sample import PairSample
-from worker_order import ordered
+from worker_order import WholeModules, ordered
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
 
+_PROJECT = Path(__file__).resolve().parents[1]
+_MEMORY = Path("/dev/shm")
+_ROOM = 8 << 30
+
+
+def pytest_configure() -> None:
+    """Temporary files are in memory where there is room, so that no test waits for a disk: what a power loss leaves of
+    them is shown on a file system of its own (`test_ext4_power_loss`)."""
+    if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+        os.environ["TMPDIR"] = str(_MEMORY)
+        tempfile.tempdir = None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """See `worker_order`."""
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    if workers > 1:
-        items[:] = ordered(items, workers)
+    if hasattr(config, "workerinput"):
+        items[:] = ordered(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeModules:
+    """See `worker_order`."""
+    return WholeModules(config, log)
 
 
 def started(kind: type[AnyServer], **settings: str | int) -> AnyServer:
@@ -81,13 +102,18 @@ def kafka() -> Iterator[KafkaServer]:
     server.close()
 
 
+@pytest.fixture(scope="session")
+def connector_jars() -> str:
+    """Those with which Spark reads Kafka, as it wants them named; none where there are none."""
+    return ",".join(map(str, sorted((_PROJECT / ".jars" / "kafka-connector").glob("*.jar"))))
+
+
 @pytest.fixture
-def connector(kafka: KafkaServer) -> dict[str, str]:
+def connector(kafka: KafkaServer, connector_jars: str) -> dict[str, str]:
     """Settings for a Spark that reads Kafka."""
-    jars = sorted((Path(__file__).resolve().parents[1] / ".jars" / "kafka-connector").glob("*.jar"))
-    if not jars:
+    if not connector_jars:
         do_without("Spark's Kafka connector is not there (run tools/setup-maven-servers)")
-    return {"spark.jars": ",".join(map(str, jars))}
+    return {"spark.jars": connector_jars}
 
 
 @pytest.fixture(params=[12, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)

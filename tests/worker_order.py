@@ -1,11 +1,17 @@
-"""The longest test modules first, shared out among the workers: else the last of them runs alone at the end."""
+"""The longest test modules first, whole, and each to a worker that has their servers already.
+
+Shared out by number, as pytest-xdist does it by itself, the last of the long ones would run alone at the end; and every
+worker would start every server, and a Spark of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 # Seconds on two quiet cores, of the modules that take longest.
 LONGEST = {
@@ -40,23 +46,38 @@ LONGEST = {
     "test_api": 50,
     "test_redis_crash_sweep": 40,
 }
+ANY_OTHER = 5
 
 
-def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """So that each worker, beginning with an equal share of the list, has an equal share of the long ones."""
-    modules = [list(found) for _, found in groupby(items, lambda item: item.path)]
-    long = [found for found in modules if found[0].path.stem in LONGEST]
-    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    loads = [0] * workers
-    for found in sorted(long, key=lambda found: -LONGEST[found[0].path.stem]):
-        least = loads.index(min(loads))
-        shares[least] += found
-        loads[least] += LONGEST[found[0].path.stem]
-    short = [item for found in modules if found[0].path.stem not in LONGEST for item in found]
-    left = len(items)
-    for number, share in enumerate(shares):
-        room = max(0, left // (workers - number) - len(share))
-        share += short[:room]
-        short = short[room:]
-        left -= len(share)
-    return [item for share in shares for item in share] + short
+def seconds(module: str) -> int:
+    """How long it takes, or about that."""
+    return LONGEST.get(PurePath(module).stem, ANY_OTHER)
+
+
+def ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The longest modules first; those of one module stay together."""
+    return sorted(items, key=lambda item: -seconds(item.path.name))
+
+
+def chosen(waiting: Sequence[str], begun: Iterable[str]) -> str:
+    """Which of the modules that wait, the longest first, is for the worker that has begun these.
+
+    One of the same folder needs the same servers. But nothing long is put off for that: it would run alone at the end.
+    """
+    folders = {PurePath(module).parent for module in begun}
+    near = next((module for module in waiting if PurePath(module).parent in folders), waiting[0])
+    return near if 2 * seconds(near) >= seconds(waiting[0]) else waiting[0]
+
+
+class WholeModules(LoadFileScheduling):
+    """Gives a worker another module when it has nearly done those it has."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        module = chosen(list(self.workqueue), self.assigned_work[node])
+        self.workqueue.move_to_end(module, last=False)
+        super()._assign_work_unit(node)
+
+    def schedule(self) -> None:
+        """In the order of `ordered`, not by the number of tests."""
+        self.config.option.loadscopereorder = False
+        super().schedule()
