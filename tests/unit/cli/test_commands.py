@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from command import onceward
 
 from onceward import __version__ as onceward_version
 from onceward.contracts.events import StagedSlot
@@ -19,11 +20,6 @@ from onceward.history import EpochRecord, HistoryLog
 from onceward.identity import RunId
 from onceward.storage import LocalStorage
 from onceward.testing import Harness
-
-
-def onceward(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from onceward.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_status_tells_decided_epochs_from_settled_ones(unpublished: Harness, tmp_path: Path) -> None:

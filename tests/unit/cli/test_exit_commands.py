@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import onceward
 
 from onceward.testing import Harness
 
 SIGNED = ("--yes", "--because", "the disk lost it, and nobody misses it")
-
-
-def onceward(*arguments: object, answer: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from onceward.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, input=answer)
 
 
 @pytest.fixture
