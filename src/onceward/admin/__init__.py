@@ -13,7 +13,7 @@ from onceward.admin.resolve import (
     propose_withdraw,
     record,
 )
-from onceward.admin.strays import abort_strays, strays, to_abort, warn_of_strays
+from onceward.admin.strays import abort_strays, record_abort, strays, to_abort, warn_of_strays
 
 __all__ = [
     "Adoption",
@@ -39,6 +39,7 @@ __all__ = [
     "propose_slot_is_in",
     "propose_withdraw",
     "record",
+    "record_abort",
     "replay",
     "strays",
     "to_abort",

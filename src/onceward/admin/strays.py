@@ -106,7 +106,15 @@ def _is_declared_dead(one: InDoubt, generation: str | None) -> bool:
 
 def abort_strays(context: RunContext, chosen: Sequence[InDoubt], *, by: str, at: datetime, because: str) -> None:
     """Record it, durably, then abort them. After a crash in between they are still listed: give it again."""
+    record_abort(context, chosen, by=by, at=at, because=because)
     names = {one.transaction for one in chosen}
+    for variant, handle in _handles(context):
+        if str(handle.get("transaction")) in names:
+            variant.abort(handle)
+
+
+def record_abort(context: RunContext, chosen: Sequence[InDoubt], *, by: str, at: datetime, because: str) -> None:
+    """Write down which transactions a person aborts, and why."""
     Resolutions(context.storage).create(
         Resolution(
             kind=Kind.ABORT_TRANSACTIONS,
@@ -114,13 +122,10 @@ def abort_strays(context: RunContext, chosen: Sequence[InDoubt], *, by: str, at:
             by=by,
             at=at,
             because=because,
-            transactions=tuple(sorted(names)),
+            transactions=tuple(sorted({one.transaction for one in chosen})),
             shown=tuple(f"{one.transaction}: {one.why}" for one in chosen),
         )
     )
-    for variant, handle in _handles(context):
-        if str(handle.get("transaction")) in names:
-            variant.abort(handle)
 
 
 def _handles(context: RunContext) -> Iterable[tuple[TwoPhaseCommitSink[object], Handle]]:

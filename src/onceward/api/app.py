@@ -16,7 +16,7 @@ from onceward.api.config import ApiConfig
 from onceward.api.guard import Guard
 from onceward.api.routes import metrics, probe, v1
 from onceward.api.served import Served
-from onceward.errors import OncewardError
+from onceward.errors import ConfigurationError, OncewardError
 from onceward.version import __version__
 
 log = logging.getLogger("onceward")
@@ -35,15 +35,21 @@ def build_app(served: Served) -> FastAPI:
     app.state.served = served
     for router in (probe, v1, metrics):
         app.include_router(router)
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(OncewardError, _on_ours)
-    app.add_exception_handler(Exception, _on_any)
+    answer_errors(app)
     described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
     described["components"].setdefault("securitySchemes", {})["token"] = {"type": "http", "scheme": "bearer"}
     described["security"] = [{"token": []}]
     app.openapi_schema = described
     return app
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Every error as JSON with a hint."""
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(ConfigurationError, _on_refused)
+    app.add_exception_handler(OncewardError, _on_ours)
+    app.add_exception_handler(Exception, _on_any)
 
 
 def guarded_app(served: Served, config: ApiConfig, token: str) -> Guard:
@@ -68,6 +74,12 @@ async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError), "registered for it"
     told = "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()[:5])
     return _problem(422, "Invalid", told, hint="see /openapi.json")
+
+
+async def _on_refused(request: Request, error: Exception) -> JSONResponse:
+    """What was asked for must not be done as things are."""
+    assert isinstance(error, ConfigurationError), "registered for it"
+    return _problem(409, type(error).__name__, error.message, hint=error.hint)
 
 
 async def _on_ours(request: Request, error: Exception) -> JSONResponse:

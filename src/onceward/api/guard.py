@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
 from starlette.responses import JSONResponse
@@ -43,33 +43,21 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        refusal = self._refusal(scope, _headers(scope))
+        refusal = self._refusal(scope, headers_of(scope))
         await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Mapping[str, list[str]]) -> JSONResponse | None:
         hosts = headers.get("host", [])
-        host = _host(hosts[0]) if len(hosts) == 1 else None
-        if host is None or not self._is_ours(host, scope):
-            return _refused(403, "ForeignHost", "this server does not answer to that name", "use the url in api.json")
-        if not _is_same_origin(headers, hosts[0]):
-            return _refused(403, "ForeignOrigin", "a page of another site asks", "call it from a program")
+        if not named_as_ours(hosts, scope, self._names):
+            return refused(403, "ForeignHost", "this server does not answer to that name", "use the url in api.json")
+        if not is_same_origin(headers, hosts[0]):
+            return refused(403, "ForeignOrigin", "a page of another site asks", "call it from a program")
         if scope["path"] not in WITHOUT_TOKEN and not self._has_token(headers):
             hint = "send Authorization: Bearer TOKEN; the token is in the checkpoint's onceward/api.json"
-            refused = _refused(401, "Unauthorized", "the token is missing or wrong", hint)
-            refused.headers["WWW-Authenticate"] = "Bearer"
-            return refused
-        return _unfit_body(headers)
-
-    def _is_ours(self, host: str, scope: Scope) -> bool:
-        """An address cannot be pointed elsewhere by who owns a name: the one that was really called is ours."""
-        called = _address((scope.get("server") or ("",))[0])
-        if host in self._names:
-            return True
-        if called is None or called.is_loopback:
-            # None: in-process, without a connection.
-            address = _address(host)
-            return host == "localhost" or (address is not None and address.is_loopback)
-        return _address(host) == called
+            answer = refused(401, "Unauthorized", "the token is missing or wrong", hint)
+            answer.headers["WWW-Authenticate"] = "Bearer"
+            return answer
+        return unfit_body(headers)
 
     def _has_token(self, headers: Mapping[str, list[str]]) -> bool:
         given = headers.get("authorization", [])
@@ -81,7 +69,23 @@ class Guard:
         return scheme.lower() == "bearer" and is_right
 
 
-def _headers(scope: Scope) -> dict[str, list[str]]:
+def named_as_ours(hosts: Sequence[str], scope: Scope, names: Collection[str]) -> bool:
+    """Whether the request calls this server by one of its names. An address cannot be pointed elsewhere by who owns a
+    name: the one that was really called is ours."""
+    host = _host(hosts[0]) if len(hosts) == 1 else None
+    if host is None:
+        return False
+    if host in names:
+        return True
+    called = _address((scope.get("server") or ("",))[0])
+    if called is None or called.is_loopback:
+        # None: in-process, without a connection.
+        address = _address(host)
+        return host == "localhost" or (address is not None and address.is_loopback)
+    return _address(host) == called
+
+
+def headers_of(scope: Scope) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -105,7 +109,7 @@ def _host(header: str) -> str | None:
     return header.partition(":")[0].lower().rstrip(".") or None
 
 
-def _is_same_origin(headers: Mapping[str, list[str]], host: str) -> bool:
+def is_same_origin(headers: Mapping[str, list[str]], host: str) -> bool:
     """Programs send no Origin. A page that this server itself has given sends its own."""
     origins = headers.get("origin", [])
     if any(origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}") for origin in origins):
@@ -113,18 +117,19 @@ def _is_same_origin(headers: Mapping[str, list[str]], host: str) -> bool:
     return all(site in ("same-origin", "none") for site in headers.get("sec-fetch-site", []))
 
 
-def _unfit_body(headers: Mapping[str, list[str]]) -> JSONResponse | None:
+def unfit_body(headers: Mapping[str, list[str]]) -> JSONResponse | None:
     """JSON only, of a known and small size: a form, which any page can send without being asked, is refused."""
     length = headers.get("content-length", ["0"])[0]
     if "transfer-encoding" in headers or not length.isascii() or not length.isdigit():
-        return _refused(411, "LengthRequired", "the body's length must be given", "send Content-Length")
+        return refused(411, "LengthRequired", "the body's length must be given", "send Content-Length")
     if int(length) > MOST_BYTES:
-        return _refused(413, "TooLarge", f"a body may have {MOST_BYTES} bytes", "send less")
+        return refused(413, "TooLarge", f"a body may have {MOST_BYTES} bytes", "send less")
     kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
     if int(length) and kind != "application/json":
-        return _refused(415, "NotJson", "the body must be JSON", "send Content-Type: application/json")
+        return refused(415, "NotJson", "the body must be JSON", "send Content-Type: application/json")
     return None
 
 
-def _refused(status: int, error: str, message: str, hint: str) -> JSONResponse:
+def refused(status: int, error: str, message: str, hint: str) -> JSONResponse:
+    """In the words of every refusal."""
     return JSONResponse({"error": error, "message": message, "hint": hint}, status_code=status)

@@ -38,10 +38,10 @@ class ApiServer:
     """Made before a run, so that an address that is taken is told before anything moves; `serve` begins to answer."""
 
     def __init__(self, config: ApiConfig) -> None:
-        _require_extra()
+        require_extra()
         self._config, self._token = config, config.token()
-        self._socket = _bound(config)
-        self.url = _url(config, self._socket.getsockname()[1])
+        self._socket = bound(config)
+        self.url = address_of(config, self._socket.getsockname()[1])
         self._server: Server | None = None
         self._thread: threading.Thread | None = None
         self._checkpoint = Path()
@@ -124,7 +124,7 @@ class ApiServer:
         await self._server.serve(sockets=[self._socket])
 
 
-def _url(config: ApiConfig, port: int) -> str:
+def address_of(config: ApiConfig, port: int) -> str:
     """Where it answers on this host."""
     host = config.address
     if host.is_unspecified:
@@ -132,7 +132,8 @@ def _url(config: ApiConfig, port: int) -> str:
     return f"http://{host if host.version == 4 else f'[{host}]'}:{port}"
 
 
-def _bound(config: ApiConfig) -> socket.socket:
+def bound(config: ApiConfig, what: str = "the API") -> socket.socket:
+    """The address, taken."""
     family = socket.AF_INET if config.address.version == 4 else socket.AF_INET6
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -142,19 +143,20 @@ def _bound(config: ApiConfig) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigurationError(
-            f"the API cannot listen on {config.host} port {config.port}: {error.strerror}",
+            f"{what} cannot listen on {config.host} port {config.port}: {error.strerror}",
             hint="another process has that address; give another port, or 0 for a free one",
         ) from error
     return listener
 
 
-def _require_extra() -> None:
+def require_extra(what: str = "the API") -> None:
+    """Refuse where the packages of the web are missing."""
     try:
         import fastapi
         import prometheus_client
         import uvicorn
     except ImportError as error:
         raise ConfigurationError(
-            f"the API needs packages that are not installed: {error.name}", hint="run: pip install 'onceward[api]'"
+            f"{what} needs packages that are not installed: {error.name}", hint="run: pip install 'onceward[api]'"
         ) from None
     del fastapi, prometheus_client, uvicorn

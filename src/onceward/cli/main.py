@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "stop",
     "checkpoints",
     "savepoint",
+    "dashboard",
     "doctor",
     "adopt",
     "transactions",

@@ -10,6 +10,7 @@ from onceward.job.facade import Job, foreach_batch, workload_of
 from onceward.job.inspect import job_context, job_parts, job_receipts
 from onceward.job.options import accepted_from, chosen_sinks
 from onceward.job.restarting import checkpoint_reached, life_log
+from onceward.job.shown import shown_options
 
 __all__ = [
     "Job",
@@ -23,5 +24,6 @@ __all__ = [
     "job_receipts",
     "life_log",
     "open_job_checkpoint",
+    "shown_options",
     "workload_of",
 ]
