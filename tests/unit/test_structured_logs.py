@@ -32,7 +32,9 @@ from onceward.epoch import PublisherThread, PublishLimits, Watchdog
 from onceward.errors import PublishFailed
 from onceward.history import log_event
 from onceward.identity import SinkName
+from onceward.job.facade import _log_plan
 from onceward.logs import JsonFormatter, about
+from onceward.recovery import Plan, TakeOver
 from onceward.testing import Behaviour, FakeTwoPhaseSink, Harness, MemoryTarget, SinkUnderTest, Source
 
 log = logging.getLogger("onceward")
@@ -156,3 +158,10 @@ def test_what_ends_the_command_is_a_line_too_and_nothing_else_is_printed(tmp_pat
     assert (line["level"], line["exit_code"]) == ("ERROR", 2)
     assert line["message"].startswith("ConfigurationError: there is no file")
     assert "FILE" in line["hint"]
+
+
+def test_a_line_of_the_recovery_says_which_epoch_it_is_about(lines: Lines) -> None:
+    _log_plan(Plan((TakeOver(7),)))
+    (line,) = lines()
+    assert line["message"].startswith("recovery: epoch 7: undecided")
+    assert line["epoch"] == 7

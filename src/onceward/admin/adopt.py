@@ -104,7 +104,7 @@ def consequences(found: Adoption, *, skips_in_flight: bool) -> Sequence[str]:
     """What follows from taking it over so."""
     first = found.decided + 1
     sinks = ", ".join(repr(str(sink.name)) for sink in found.context.sinks)
-    stopped = "the query must never be started again, by nobody: what it delivers from now on, onceward delivers too"
+    stopped = "the query must never be started again, by anybody: what it delivers from now on, onceward delivers too"
     if found.in_flight is None:
         return [f"onceward delivers from epoch {first} on, to {sinks}", stopped]
     if skips_in_flight:

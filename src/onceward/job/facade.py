@@ -340,7 +340,10 @@ def workload_of(job: Job, frame: DataFrame) -> Workload:
 def _log_plan(plan: Plan) -> None:
     for step in plan.steps:
         epoch = getattr(step, "epoch", None)
-        log.info("recovery: %s", describe(step), extra={} if epoch is None else {"epoch": epoch})
+        if epoch is None:
+            log.info("recovery: %s", describe(step))
+        else:
+            log.info("recovery: epoch %d: %s", epoch, describe(step), extra={"epoch": epoch})
 
 
 def _warn(sinks: Sequence[AnySink], workload: Workload) -> None:
