@@ -158,7 +158,8 @@ def test_the_command_says_in_a_table_what_is_wrong_and_ends_with_one(tmp_path: P
     harm(place.root / "offsets" / "1", "remove")
     damaged = CliRunner().invoke(app, command)
     assert damaged.exit_code == 1
-    assert "offsets/1" in damaged.output
+    assert "error   offsets/1: " in damaged.output, "whole, to be copied, however narrow the terminal is"
+    assert "fix: " in damaged.output
     assert "--epoch 0 --accept rollback` takes it back to epoch 0: epochs 1 to 2 are published" in damaged.output
     document = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
     assert (document["resumable"], document["decided"], document["restore_to"]) == (False, 2, 0)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BROKEN = '''
+BROKEN = """
 from onceward.testing import FakeTransactionalSink, MemoryTarget
 from onceward.testing.conformance import TransactionalConformance
 
@@ -18,7 +18,7 @@ class TestSink(TransactionalConformance):
 
     def read_rows(self):
         return [{"id": -4711}]
-'''
+"""
 
 
 def test_a_failing_conformance_test_shows_what_it_found(tmp_path: Path) -> None:

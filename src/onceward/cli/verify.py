@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from onceward.cli.ask import Because, Yes, ask, who
 from onceward.cli.show import out, show_json
@@ -106,14 +105,13 @@ def _asker(checkpoint: str, target: str) -> Targets:
 
 
 def _show(report: Report) -> None:
-    if report.findings:
-        table = Table("severity", "file", "what", "what to do")
-        for one in report.findings:
-            colour = _COLOURS[one.severity]
-            table.add_row(
-                f"[{colour}]{one.severity.value}[/]", escape(one.about), escape(one.detail), escape(one.fix or "-")
-            )
-        out.print(table)
+    # Not a table: a file's name is there to be copied, whole, at every width.
+    for one in report.findings:
+        out.print(
+            f"[{_COLOURS[one.severity]}]{one.severity.value:<7}[/] [bold]{escape(one.about)}[/]: {escape(one.detail)}"
+        )
+        if one.fix:
+            out.print(f"        [cyan]fix[/]: {escape(one.fix)}")
     colour = "green" if report.is_resumable else "red"
     out.print(f"[{colour}]{escape(report.verdict)}[/]")
     if report.is_quick and report.is_resumable:
