@@ -31,6 +31,7 @@ FOREIGN = {
     "cat",
     "chmod",
     "current_timestamp",
+    "enableSourceEvolution",
     "max_active_runs",
     "notifyCheckpointComplete",
     "readlink",

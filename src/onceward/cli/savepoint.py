@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onceward.cli.bytes_bar import BytesBar
+from onceward.cli.commands import Commands
 from onceward.cli.savepoint_restore import restore
 from onceward.cli.savepoint_take import take
 from onceward.cli.show import out, show_bytes, show_json
@@ -17,7 +18,7 @@ from onceward.savepoints import Progress, Savepoint, list_savepoints, read_savep
 from onceward.savepoints import dispose as dispose_savepoint
 from onceward.storage import local_path
 
-savepoint = typer.Typer(no_args_is_help=True, help="Sealed copies of a checkpoint: take, look, restore, remove.")
+savepoint = Commands(help="Sealed copies of a checkpoint: take, look, restore, remove.")
 
 SavepointArgument = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directory of a savepoint.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
