@@ -10,6 +10,7 @@ STARTS = ("tests/protocol/test_starts.py",)
 WENT_BACK = ("tests/protocol/test_target_went_back.py",)
 ADOPT = ("tests/protocol/test_adopt.py",)
 EXITS = ("tests/protocol/test_exits.py",)
+RESTORED = ("tests/protocol/test_restored_starts.py",)
 
 RULES = (
     Mutant(
@@ -292,5 +293,21 @@ RULES = (
         old="            receipts += _remembered(context, found)\n",
         new="            pass\n",
         tests=("tests/protocol/test_two_classic_holes.py",),
+    ),
+    Mutant(
+        name="a-restored-job-looks-at-every-start",
+        rule="That the former job of a restored checkpoint has gone on is seen at every start, not only at the first.",
+        file="recovery/rollback.py",
+        old="        if r.epoch > _accepted(restored)\n",
+        new="        if first\n        and r.epoch > _accepted(restored)\n",
+        tests=RESTORED,
+    ),
+    Mutant(
+        name="what-was-accepted-before-a-savepoint-is-no-later-epoch",
+        rule="Output of generations that was accepted before a savepoint was taken does not count as coming after it.",
+        file="recovery/rollback.py",
+        old="(first and r.generation not in known)",
+        new="first",
+        tests=RESTORED,
     ),
 )

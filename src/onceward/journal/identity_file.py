@@ -20,14 +20,15 @@ FIRST: Final = 0
 class Restored:
     """That the checkpoint was made from a savepoint of `generation` at `epoch`; `origin` is where that one was.
 
-    `is_begun` is False until the first start: only that one looks whether the targets have later epochs.
+    `accepted` is the newest epoch of that generation which the targets may have: None before the first start, then the
+    savepoint's own, or what they had when a person accepted it. The former job may go on at any time.
     """
 
     generation: Generation
     epoch: int
     savepoint: str
     origin: str = ""
-    is_begun: bool = False
+    accepted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _restored(stored: Any) -> Restored | None:
         int(stored["epoch"]),
         str(stored["savepoint"]),
         str(stored["origin"]),
-        bool(stored["is_begun"]),
+        None if (accepted := stored["accepted"]) is None else int(accepted),
     )
 
 

@@ -19,6 +19,7 @@ from onceward.errors import (
 from onceward.identity import JobIdentity, JobName, new_generation, new_run
 from onceward.journal import IdentityFile, IdentityRecord, forget_settled
 from onceward.recovery.plan import Accept, AlreadyPublished, Plan, rolled_back
+from onceward.recovery.rollback import begun
 from onceward.recovery.survey import Survey
 from onceward.storage import is_same_directory
 
@@ -155,7 +156,7 @@ def identify(
             adopted=agreed if agreed < survey.watermark else record.adopted,
             directory_id=directory_id,
             query=query or record.query,
-            restored=None if record.restored is None else replace(record.restored, is_begun=True),
+            restored=begun(record.restored, survey.receipts),
         )
     wanted = _promised(wanted, context.guarantee, newest=max(survey.planned, survey.decided))
     if record is not None:

@@ -23,7 +23,7 @@ from onceward.errors import (
 )
 from onceward.identity import IMMEDIATE, Fingerprint, Generation
 from onceward.recovery.repair import Repair, describe_repair
-from onceward.recovery.rollback import later_receipts, restored_behind
+from onceward.recovery.rollback import restored_behind
 from onceward.recovery.survey import Survey
 from onceward.wal import is_segment
 
@@ -202,7 +202,7 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
         # Taking the checkpoint over delivers nothing again that Spark has decided: only what is above that counts.
         above = {r.generation for r in survey.receipts if r.epoch > survey.decided}
         foreign = [generation for generation in foreign if generation in above]
-    if survey.restored is not None and (later := later_receipts(survey.receipts, survey.restored, survey.generation)):
+    if survey.restored is not None and (later := survey.later):
         yield restored_behind(survey.restored, later, survey.delivered)
         foreign = [generation for generation in foreign if generation not in {r.generation for r in later}]
     if foreign:

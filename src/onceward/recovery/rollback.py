@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from onceward.contracts import Receipt
@@ -16,18 +17,40 @@ Delivered = Mapping[tuple[SinkName, int], int]
 """How many rows a sink got in an epoch."""
 
 
-def later_receipts(receipts: Iterable[Receipt], restored: Restored, generation: Generation | None) -> list[Receipt]:
-    """What the targets have from after the savepoint, of whatever other generation of this job than its own."""
-    return [r for r in receipts if r.generation != generation and r.epoch > restored.epoch]
+def later_receipts(receipts: Iterable[Receipt], restored: Restored, known: Collection[Generation]) -> list[Receipt]:
+    """What the targets have from after the savepoint, and nobody has accepted.
+
+    Of the generations that are `known` only the savepoint's own counts: what the others have left there was accepted
+    before it was taken. At the first start those that nobody knows count as well; later they are another checkpoint's.
+    """
+    first = restored.accepted is None
+    return [
+        r
+        for r in receipts
+        if r.epoch > _accepted(restored)
+        and (r.generation == restored.generation or (first and r.generation not in known))
+    ]
+
+
+def begun(restored: Restored | None, receipts: Iterable[Receipt]) -> Restored | None:
+    """As it is written down once a start may go on: whatever its generation has in the targets is accepted."""
+    if restored is None:
+        return None
+    newest = max((r.epoch for r in receipts if r.generation == restored.generation), default=-1)
+    return replace(restored, accepted=max(newest, _accepted(restored)))
+
+
+def _accepted(restored: Restored) -> int:
+    return restored.epoch if restored.accepted is None else restored.accepted
 
 
 def rows_delivered(restored: Restored) -> Delivered:
     """As the settled markers of the former checkpoint tell, if that is still where it was."""
     found: dict[tuple[SinkName, int], int] = {}
-    if not restored.origin or not (Path(restored.origin) / "onceward").is_dir():
-        return found
     markers = SettledLog(LocalStorage(Path(restored.origin) / "onceward"))
     try:
+        if not restored.origin or not (Path(restored.origin) / "onceward").is_dir():
+            return found
         for epoch in markers.epochs():
             marker = markers.legible(epoch) if epoch > restored.epoch else None
             if marker is not None and marker.manifest is not None:
@@ -42,7 +65,7 @@ def told_by_sink(restored: Restored, later: Sequence[Receipt], delivered: Delive
     that is between the savepoint and the newest one is in."""
     told = {}
     for sink in sorted({r.sink for r in later}):
-        epochs = range(restored.epoch + 1, max(r.epoch for r in later if r.sink == sink) + 1)
+        epochs = range(_accepted(restored) + 1, max(r.epoch for r in later if r.sink == sink) + 1)
         rows = [delivered.get((sink, epoch)) for epoch in epochs]
         known = [count for count in rows if count is not None]
         least = "" if len(known) == len(rows) else "at least "

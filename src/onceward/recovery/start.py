@@ -31,7 +31,6 @@ from onceward.journal import (
     Marker,
     Resolutions,
     Resolved,
-    Restored,
     SettledLog,
 )
 from onceward.recovery.execute import Recovered, recover
@@ -129,14 +128,8 @@ def open_checkpoint(
 
 def _surveyed(context: RunContext, record: IdentityRecord | None) -> Survey:
     known = frozenset(record.known) if record else frozenset[Generation]()
-    is_ours = record is not None
-    return take_survey(context, known_generations=known, is_identified=is_ours, restored=_unbegun(record))
-
-
-def _unbegun(record: IdentityRecord | None) -> Restored | None:
-    """From which savepoint the checkpoint was made, if this is its first start."""
     restored = record.restored if record is not None else None
-    return restored if restored is not None and not restored.is_begun else None
+    return take_survey(context, known_generations=known, is_identified=record is not None, restored=restored)
 
 
 def _coordinator(context: RunContext, done: Recovered, record: IdentityRecord) -> Coordinator:

@@ -6,7 +6,7 @@ the survey look older than it is, and every step of the plan checks again before
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +15,7 @@ from onceward.epoch import EpochSurvey, PendingTransaction, RunContext, orphans,
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import Fingerprint, Generation, SinkName
 from onceward.journal import EpochFiles, Marker, Resolved, Restored
-from onceward.recovery.rollback import rows_delivered
+from onceward.recovery.rollback import later_receipts, rows_delivered
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Survey:
     `watermark_fingerprint` is what the newest settled epoch covered, `watermark_barrier` what the engine's log says of
     it now. `generation` is this checkpoint's own; `known_generations` are those whose output in the target was accepted
     before. `is_identified` is False while the checkpoint has no identity of ours; `watermark_damaged` says why the
-    newest marker cannot be read. `restored` says from which savepoint the checkpoint was made, until its first start is
-    through; `delivered` is how many rows of later epochs each sink got, as far as its former checkpoint still tells.
+    newest marker cannot be read. `restored` says from which savepoint the checkpoint was made; `later` is what the
+    targets have from after it, `delivered` how many rows of that each sink got, as far as its former checkpoint tells.
     """
 
     decided: int
@@ -44,6 +44,7 @@ class Survey:
     is_identified: bool = True
     watermark_damaged: str | None = None
     restored: Restored | None = None
+    later: Sequence[Receipt] = ()
     delivered: Mapping[tuple[SinkName, int], int] = field(default_factory=dict)
 
     def is_outdated(self, context: RunContext) -> bool:
@@ -75,6 +76,8 @@ def take_survey(
     for found in epochs.values():
         if found.epoch > decided:
             receipts += _remembered(context, found)
+    known = known_generations | {context.job.generation}
+    later = later_receipts(receipts, restored, known) if restored is not None else []
     return Survey(
         decided=decided,
         planned=planned,
@@ -86,12 +89,13 @@ def take_survey(
         orphans=tuple(orphans(context)),
         sinks=frozenset(sink.name for sink in context.sinks),
         generation=context.job.generation,
-        known_generations=known_generations | {context.job.generation},
+        known_generations=known,
         resolved=context.resolved,
         is_identified=is_identified,
         watermark_damaged=damaged,
         restored=restored,
-        delivered=rows_delivered(restored) if restored is not None else {},
+        later=later,
+        delivered=rows_delivered(restored) if restored is not None and later else {},
     )
 
 

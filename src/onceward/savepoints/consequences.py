@@ -42,8 +42,7 @@ def consequences(savepoint: Savepoint, sinks: Iterable[AnySink], *, name: JobNam
     restored = Restored(savepoint.generation, savepoint.epoch, savepoint.id, savepoint.origin)
     delivered, found = rows_delivered(restored), []
     for sink in sinks:
-        # The restored checkpoint has a generation that nobody has yet.
-        later = later_receipts(sink.receipts(job), restored, generation=None)
+        later = later_receipts(sink.receipts(job), restored, savepoint.known)
         told = told_by_sink(restored, later, delivered).get(sink.name)
         generations = sorted({one.generation for one in later}) if sink.receipts_are_output else []
         patterns = [
