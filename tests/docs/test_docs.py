@@ -22,6 +22,7 @@ from onceward.testing.servers import RedisServer
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = ROOT / "README.md"
+CHANGING = ROOT / "docs" / "changing-a-job.md"
 CHECKPOINTS = ROOT / "docs" / "checkpoints.md"
 FILES = ROOT / "docs" / "targets" / "files.md"
 KAFKA = ROOT / "docs" / "targets" / "kafka.md"
@@ -81,6 +82,7 @@ def run_python(*arguments: str | Path, folder: Path, **environment: str) -> str:
 def test_every_page_with_python_is_executed_here() -> None:
     executed = {
         README,
+        CHANGING,
         CHECKPOINTS,
         MIGRATING,
         RESTARTING,
@@ -108,7 +110,7 @@ def test_guide_to_sinks_is_a_test_module_that_passes(workshop: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [CHECKPOINTS, FILES, KAFKA, MIGRATING, MYSQL, POSTGRES, RESTARTING, SQLITE, STDOUT],
+    [CHANGING, CHECKPOINTS, FILES, KAFKA, MIGRATING, MYSQL, POSTGRES, RESTARTING, SQLITE, STDOUT],
     ids=lambda page: page.stem,
 )
 def test_what_a_page_constructs_can_be_constructed(page: Path) -> None:
