@@ -1,7 +1,8 @@
 """Where savepoints lie, and how one comes to be there all at once: made under a hidden name, then renamed.
 
 The hidden folder is locked by whoever works in it, for as long as that process lives. One that nobody holds was left by
-a crash: the next take, restore or dispose beside it removes it.
+a crash: the next take, restore or dispose beside it removes it. Network file systems do not tell one host what another
+one has locked; there only those are removed that were made under the same running kernel, which the name says.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import re
 import secrets
 import shutil
+import socket
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -20,11 +23,12 @@ from typing import Final
 from onceward.errors import ConfigurationError, StorageFailed
 from onceward.identity import JobName
 from onceward.savepoints.document import FILE
-from onceward.storage import make_folders, sync_file_system, sync_folder
+from onceward.storage import has_stable_inodes, make_folders, sync_file_system, sync_folder
 
 PREFIX: Final = "savepoint-"
 _UNFINISHED: Final = ".unfinished-"
 _MOST_NAME: Final = 80
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def savepoint_name(job: JobName, epoch: int, identifier: str) -> str:
@@ -83,7 +87,7 @@ def unfinished(folder: Path, name: str) -> Iterator[Unfinished]:
     """Such a folder in `folder`, held by this process. Left without `become`, it is removed."""
     make_folders(folder)
     remove_left(folder)
-    path = folder / f"{_UNFINISHED}{name}-{secrets.token_hex(4)}"
+    path = _hidden(folder, name)
     path.mkdir()
     lock = _held(path)
     if lock is None:
@@ -101,7 +105,8 @@ def remove_left(folder: Path) -> list[str]:
     """Remove what crashes have left in a folder; their names. What another process works in stays."""
     removed = []
     with os_errors_as_storage_failed("look into", folder):
-        names = [name for name in os.listdir(folder) if name.startswith(_UNFINISHED)]
+        whose = _UNFINISHED if has_stable_inodes(folder.resolve()) else f"{_UNFINISHED}{_kernel()}-"
+        names = [name for name in os.listdir(folder) if name.startswith(whose)]
     for name in sorted(names):
         if (lock := _held(folder / name)) is not None:
             try:
@@ -114,7 +119,7 @@ def remove_left(folder: Path) -> list[str]:
 
 def hide(path: Path) -> Path:
     """Take a savepoint out of sight, durably: the first step of removing it."""
-    hidden = path.with_name(f"{_UNFINISHED}{path.name}-{secrets.token_hex(4)}")
+    hidden = _hidden(path.parent, path.name)
     os.rename(path, hidden)
     sync_folder(path.parent)
     return hidden
@@ -128,6 +133,19 @@ def remove_savepoint_folder(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)
     sync_folder(path.parent)
+
+
+def _hidden(folder: Path, name: str) -> Path:
+    return folder / f"{_UNFINISHED}{_kernel()}-{name}-{secrets.token_hex(4)}"
+
+
+def _kernel() -> str:
+    """In which locks are seen: containers share one, hosts do not."""
+    try:
+        told = _BOOT.read_text()
+    except OSError:
+        told = socket.gethostname()
+    return f"{zlib.crc32(told.encode()):08x}"
 
 
 def _held(path: Path) -> int | None:

@@ -2,10 +2,11 @@
 
 from onceward.storage.durable import make_folders, sync_file, sync_file_system, sync_folder
 from onceward.storage.local import LocalStorage, local_path
-from onceward.storage.place import is_same_directory, place_after, place_of
+from onceward.storage.place import has_stable_inodes, is_same_directory, place_after, place_of
 
 __all__ = [
     "LocalStorage",
+    "has_stable_inodes",
     "is_same_directory",
     "local_path",
     "make_folders",

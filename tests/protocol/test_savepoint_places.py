@@ -1,0 +1,51 @@
+"""What a crash has left beside savepoints is removed, and what somebody else works in is not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from onceward.savepoints import place
+from onceward.savepoints.place import remove_left, unfinished
+
+
+def left_by_a_crash(folder: Path, name: str = "x") -> Path:
+    """A hidden folder that nobody holds any more."""
+    with unfinished(folder, name) as one:
+        kept = one.path.rename(folder / "kept")
+    return kept.rename(one.path)
+
+
+@pytest.fixture
+def on_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "has_stable_inodes", lambda folder: False)
+
+
+def test_what_somebody_works_in_stays_and_what_a_crash_left_goes(tmp_path: Path) -> None:
+    left = left_by_a_crash(tmp_path)
+    with unfinished(tmp_path, "mine") as one:
+        assert remove_left(tmp_path) == []
+        assert os.listdir(tmp_path) == [one.path.name]
+    assert not left.exists()
+
+
+@pytest.mark.usefixtures("on_a_network")
+def test_what_another_host_works_in_on_a_network_file_system_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS has no locks of folders but within one host: it looks there as if nobody held it."""
+    there = left_by_a_crash(tmp_path)
+    (tmp_path / "another").write_text("another boot")
+    monkeypatch.setattr(place, "_BOOT", tmp_path / "another")
+    assert remove_left(tmp_path) == []
+    assert there.is_dir()
+    here = left_by_a_crash(tmp_path)
+    assert remove_left(tmp_path) == [here.name]
+
+
+def test_after_a_power_loss_what_is_left_on_a_disk_goes_though_the_kernel_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = left_by_a_crash(tmp_path)
+    monkeypatch.setattr(place, "_BOOT", tmp_path / "cannot be read")
+    assert remove_left(tmp_path) == [left.name]
