@@ -39,6 +39,8 @@ job = Job(
     sinks=targets(),
     output_mode="update",
     trigger=os.environ.get("TRIGGER", "1 second"),
+    operators=["pv"],
+    sources=["views"],
     hooks=Hooks(on_publish=offsets_for_monitoring(BROKERS, "app-pv")),
 )
 

@@ -2,65 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from onceward import Job
 from onceward.contracts import Severity
 from onceward.doctor import examine
 from onceward.errors import PipelineChanged
 from onceward.operators import Column, TopologyLog, read_topology
-from onceward.sinks import FileSink
 from onceward.spark.operators import planned_topology
 from onceward.storage import LocalStorage
 
-from .workspace import SparkWorkspace
-
-Pipeline = Callable[[SparkSession], DataFrame]
+from .clicks import Clicks, Pipeline
 
 
-class Clicks(SparkWorkspace):
-    """A source of clicks, and pipelines over it."""
+def run(spark: SparkSession, clicks: Clicks, pipeline: Pipeline, **options: Any) -> None:
+    clicks.clicked(pipeline, **options).run(spark)
 
-    def add(self, *pairs: tuple[str, str]) -> None:
-        self.source.mkdir(exist_ok=True)
-        number = len(list(self.source.iterdir()))
-        lines = [json.dumps({"user": user, "item": item, "at": f"2026-01-01 00:00:0{number}"}) for user, item in pairs]
-        (self.source / f"{number}.json").write_text("\n".join(lines))
 
-    def clicks(self, spark: SparkSession) -> DataFrame:
-        reader = spark.readStream.schema("user string, item string, at timestamp")
-        return reader.json(str(self.source)).withWatermark("at", "1 hour")
-
-    def run(self, spark: SparkSession, pipeline: Pipeline, **options: object) -> None:
-        self.clicked(pipeline, **options).run(spark)
-
-    def clicked(self, pipeline: Pipeline, **options: object) -> Job:
-        return self.job([FileSink(self.files)], pipeline=pipeline, **{"output_mode": "update", **options})
-
-    def stamps(self) -> dict[str, bytes]:
-        """All that Spark and we have written there."""
-        folder = self.checkpoint
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-    # Pipelines.
-
-    def by_user(self, spark: SparkSession) -> DataFrame:
-        return self.clicks(spark).dropDuplicates(["user"])
-
-    def user_then_item(self, spark: SparkSession) -> DataFrame:
-        return self.clicks(spark).dropDuplicates(["user"]).dropDuplicates(["item"])
-
-    def item_then_user(self, spark: SparkSession) -> DataFrame:
-        return self.clicks(spark).dropDuplicates(["item"]).dropDuplicates(["user"])
-
-    def user_then_count(self, spark: SparkSession) -> DataFrame:
-        return self.by_user(spark).groupBy("item").count()
+def stamps(clicks: Clicks) -> dict[str, bytes]:
+    """All that Spark and we have written there."""
+    folder = clicks.checkpoint
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -71,7 +37,7 @@ def clicks(tmp_path: Path) -> Clicks:
 def test_the_plan_tells_operators_in_the_order_data_flows_with_their_keys(spark: SparkSession, clicks: Clicks) -> None:
     """Inputs before what reads them, the left before the right; Spark's numbers run the other way."""
     clicks.add(("ann", "a"))
-    stream = clicks.clicks(spark)
+    stream = clicks.clicks(spark).withWatermark("at", "1 hour")
     left, right = stream.dropDuplicates(["user"]), stream.dropDuplicates(["item"]).selectExpr("item", "at AS then")
     joined = left.join(right, "item").groupBy(F.window("at", "5 seconds"), F.upper("user").alias("u")).count()
     found = planned_topology(joined.select("count"), operators=["left", "right", "join", "sums"])
@@ -98,9 +64,13 @@ def test_what_the_plan_tells_is_what_stands_in_the_checkpoint_afterwards(spark: 
 
     def all_kinds(session: SparkSession) -> DataFrame:
         once = clicks.user_then_item(session)
-        return once.groupBy(F.session_window("at", "5 seconds"), "user").agg(F.max("item").alias("item"))
+        return (
+            once.withWatermark("at", "1 hour")
+            .groupBy(F.session_window("at", "5 seconds"), "user")
+            .agg(F.max("item").alias("item"))
+        )
 
-    clicks.run(spark, all_kinds, output_mode="append", operators=["u", "i", "s"], sources=["clicks"])
+    run(spark, clicks, all_kinds, output_mode="append", operators=["u", "i", "s"], sources=["clicks"])
     named = read_topology(clicks.checkpoint)
     assert [(one.name, one.kind) for one in named.operators] == [
         ("u", "dedupe"),
@@ -113,7 +83,7 @@ def test_what_the_plan_tells_is_what_stands_in_the_checkpoint_afterwards(spark: 
     assert [(one.number, one.kind, one.keys, one.partitions) for one in unnamed.operators] == [
         (one.number, one.kind, one.keys, 2) for one in named.operators
     ]
-    clicks.run(spark, all_kinds, output_mode="append")
+    run(spark, clicks, all_kinds, output_mode="append")
     assert TopologyLog(LocalStorage(clicks.checkpoint / "onceward")).read() is not None
 
 
@@ -122,9 +92,9 @@ def test_a_changed_pipeline_is_refused_before_spark_plans_and_the_old_one_goes_o
 ) -> None:
     """Spark swaps the state of two swapped dedupes without a word: ann's first b would be lost as a duplicate user."""
     clicks.add(("ann", "a"), ("bob", "b"))
-    clicks.run(spark, clicks.user_then_item)
+    run(spark, clicks, clicks.user_then_item)
     clicks.add(("cat", "c"))
-    before, planned = clicks.stamps(), clicks.logs.planned()
+    before, planned = stamps(clicks), clicks.logs.planned()
     for pipeline in (
         clicks.item_then_user,
         clicks.by_user,
@@ -134,12 +104,12 @@ def test_a_changed_pipeline_is_refused_before_spark_plans_and_the_old_one_goes_o
         lambda session: clicks.user_then_item(session).union(clicks.clicks(session)),
     ):
         with pytest.raises(PipelineChanged, match="≠"):
-            clicks.run(spark, pipeline)
-        assert before == {path: data for path, data in clicks.stamps().items() if path in before}
+            run(spark, clicks, pipeline)
+        assert before == {path: data for path, data in stamps(clicks).items() if path in before}
         assert clicks.logs.planned() == planned
     wrong = [one for one in examine(clicks.clicked(clicks.item_then_user), spark) if one.severity is Severity.ERROR]
     assert [one.about for one in wrong] == ["operators"]
-    clicks.run(spark, clicks.user_then_item, operators=["by user", "by item"])
+    run(spark, clicks, clicks.user_then_item, operators=["by user", "by item"])
     assert sorted(row["user"] for row in clicks.in_files()) == ["ann", "bob", "cat"]
     assert [one.name for one in read_topology(clicks.checkpoint).operators] == ["by user", "by item"]
 
@@ -153,10 +123,10 @@ def test_operators_that_only_names_tell_apart_are_told_apart_by_them(spark: Spar
             some.where("item < 'm'").dropDuplicates(["user"]).union(some.where("item >= 'm'").dropDuplicates(["user"]))
         )
 
-    clicks.run(spark, twice, operators=["low", "high"])
+    run(spark, clicks, twice, operators=["low", "high"])
     with pytest.raises(PipelineChanged, match=r"'low'.*'high'"):
-        clicks.run(spark, twice, operators=["high", "low"])
-    clicks.run(spark, twice)
+        run(spark, clicks, twice, operators=["high", "low"])
+    run(spark, clicks, twice)
     assert [one.name for one in read_topology(clicks.checkpoint).operators] == ["low", "high"]
 
 
@@ -167,6 +137,6 @@ def test_a_pipeline_may_change_until_its_first_epoch_is_decided(spark: SparkSess
         return clicks.by_user(session).withColumn("item", F.raise_error("no").cast("string"))
 
     with pytest.raises(Exception, match="no"):
-        clicks.run(spark, fails)
-    clicks.run(spark, clicks.by_user)
+        run(spark, clicks, fails)
+    run(spark, clicks, clicks.by_user)
     assert len(read_topology(clicks.checkpoint).operators) == 1

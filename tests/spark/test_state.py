@@ -1,20 +1,31 @@
-"""`onceward status --state`: Spark's state at the end of an epoch, read without touching it."""
+"""`onceward status --state` and `onceward state`: Spark's state at the end of an epoch, read without touching it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from typer.testing import CliRunner
 
 from onceward.cli.app import app
+from onceward.clock import SystemClock
 from onceward.errors import ConfigurationError
 from onceward.observe import OperatorState, read_state
-from onceward.observe.state import views_of
+from onceward.operators import Operator, Topology
+from onceward.savepoints import take
 from onceward.sinks import FileSink
+from onceward.spark import needs
+from onceward.spark.needs import check_needs
 
+from .clicks import Clicks
 from .workspace import SparkWorkspace
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -107,7 +118,137 @@ def test_a_job_without_state_is_told_from_one_without_epochs(workspace: SparkWor
         read_state(spark, workspace.checkpoint)
 
 
-def test_variables_with_names_are_not_asked_for_as_if_they_had_none() -> None:
-    """Only by their names in Spark 4: PySpark needs protobuf for such an operator, which we do not."""
-    assert [views_of(name) for name in ("transformWithStateExec", "transformWithStateInPySparkExec")] == [(), ()]
-    assert views_of("stateStoreSave") == ("",)
+class Seen(StatefulProcessor):
+    """A value, a list, a map and a timer for each user."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._count = handle.getValueState("count", "n long")
+        self._items = handle.getListState("items", "item string")
+        self._times = handle.getMapState("times", "item string", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        found = [row["item"] for row in rows]
+        count = len(found) + (self._count.get()[0] if self._count.exists() else 0)
+        self._count.update((count,))
+        for item in found:
+            self._items.appendValue((item,))
+            self._times.updateValue((item,), (found.count(item),))
+        self._handle.registerTimer(4_000_000_000_000)
+        yield Row(user=key[0], n=count)
+
+    def close(self) -> None:
+        pass
+
+
+class SeenInPandas(StatefulProcessor):
+    """A value for each user."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        count = sum(len(some) for some in rows) + (self._count.get()[0] if self._count.exists() else 0)
+        self._count.update((count,))
+        yield pd.DataFrame({"user": [key[0]], "n": [count]})
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Clicks:
+    found = Clicks(tmp_path_factory.mktemp("clicks"))
+    found.add(("ann", "a"), ("ann", "a"), ("ann", "b"), ("bob", "b"))
+    found.add(("ann", "1"), ("cat", "2"), to="more")
+    return found
+
+
+def state(*arguments: object) -> Any:
+    done = CliRunner().invoke(app, ["state", *map(str, arguments), "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def told(*arguments: object) -> dict[str, list[str]]:
+    found = state("show", *arguments)["state"]
+    return {f"{one['name']} {one['part'] or ''}".strip(): one["rows"] for one in found}
+
+
+def exported(target: Path) -> dict[str, list[Any]]:
+    """As any reader of Parquet sees it, in order."""
+    folders = sorted(path for path in target.iterdir() if path.is_dir())
+    return {one.name: sorted(pq.read_table(one).to_pylist(), key=str) for one in folders}
+
+
+def test_dedupe_join_session_and_count_are_shown_and_exported_from_checkpoint_and_savepoint(
+    clicks: Clicks, spark: SparkSession
+) -> None:
+    def pipeline(session: SparkSession) -> DataFrame:
+        once = clicks.clicks(session).withWatermark("at", "1 hour").dropDuplicates(["user", "at"])
+        more = clicks.clicks(session, "more").selectExpr("user", "item AS other")
+        windows = once.join(more, "user").groupBy(F.session_window("at", "5 seconds"), "user")
+        return windows.agg(F.max("item").alias("item"))
+
+    where = clicks.work / "chain"
+    names = ["users", "pairs", "sessions"]
+    clicks.clicked(pipeline, checkpoint=where, operators=names, output_mode="append").run(spark)
+    shown = told(where)
+    assert [*shown] == ["users", "pairs left", "pairs right", "sessions"]
+    assert [row.split(",")[0] for row in shown["users"]] == ["(ann", "(bob"]
+    assert [row.split(",")[0] for row in shown["pairs right"]] == ["(ann", "(cat"]
+    assert len(told(where, "--operator", "users", "--key", "user=bob")["users"]) == 1
+    with pytest.raises(ConfigurationError, match="there is no operator 'x'"):
+        told(where, "--operator", "x")
+    with pytest.raises(ConfigurationError, match="the key has no such column"):
+        told(where, "--operator", "users", "--key", "item=a")
+    saved = take(where, clicks.work / "saved", clock=SystemClock(), spark=spark.version).path
+    assert told(saved) == shown
+    rows = state("export", where, clicks.work / "one")["rows"]
+    assert rows == {"users": 2, "pairs-left": 2, "pairs-right": 2, "sessions": 1}
+    assert state("export", saved, clicks.work / "two")["rows"] == rows
+    assert exported(clicks.work / "one") == exported(clicks.work / "two")
+    users = pq.read_table(clicks.work / "one" / "users").to_pylist()
+    assert sorted(row["key"]["user"] for row in users) == ["ann", "bob"]
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        state("export", where, clicks.work / "one")
+
+
+def test_variables_and_timers_of_transform_with_state_are_shown_and_exported(
+    clicks: Clicks, spark: SparkSession
+) -> None:
+    def by_rows(session: SparkSession) -> DataFrame:
+        users = clicks.clicks(session).withWatermark("at", "1 hour").groupBy("user")
+        return users.transformWithState(Seen(), "user string, n long", "Update", "EventTime")
+
+    def in_pandas(session: SparkSession) -> DataFrame:
+        return (
+            clicks.clicks(session)
+            .groupBy("user")
+            .transformWithStateInPandas(SeenInPandas(), "user string, n long", "Update", "None")
+        )
+
+    where, other = clicks.work / "rows", clicks.work / "pandas"
+    clicks.clicked(by_rows, checkpoint=where, operators=["seen"], name="by rows").run(spark)
+    assert told(where)["seen count"] == ["(ann, 3)", "(bob, 1)"]
+    assert told(where, "--key", "user=bob")["seen times"] == ["(bob, b, 1)"]
+    saved = take(where, clicks.work / "saved rows", clock=SystemClock(), spark=spark.version).path
+    assert told(saved) == told(where)
+    assert state("export", saved, clicks.work / "variables")["rows"] == {
+        "seen-count": 2,
+        "seen-items": 4,
+        "seen-times": 3,
+        "seen-timers": 2,
+    }
+    clicks.clicked(in_pandas, checkpoint=other, name="in pandas").run(spark)
+    (shown,) = told(other).values()
+    assert shown == ["(ann, 3)", "(bob, 1)"]
+
+
+def test_a_package_that_transform_with_state_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = Topology((Operator(0, "transformWithStateInPySparkExec"),))
+    check_needs(topology)
+    monkeypatch.setattr(needs, "_MODULES", {"no_such_module.at_all": "grpcio", "json": "protobuf"})
+    with pytest.raises(ConfigurationError, match="needs the Python packages grpcio, which are not installed"):
+        check_needs(topology)
+    check_needs(Topology((Operator(0, "dedupe"),)))

@@ -20,6 +20,7 @@ COMMANDS: Final = (
     "init",
     "run",
     "status",
+    "state",
     "stop",
     "checkpoints",
     "savepoint",

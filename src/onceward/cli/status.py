@@ -120,7 +120,7 @@ def _show_state(state: EpochState) -> None:
     parts = []
     for one in state.operators:
         name = "state" if len(state.operators) == 1 else f"state of {one.name} {one.operator}"
-        rows = one.unread or " ".join(one.rows) or "empty"
+        rows = " ".join(one.rows) or "empty"
         parts.append(f"{name} {rows}{' …' if one.has_more else ''}")
     separator = " · " if len(state.operators) == 1 else "\n  "
     out.print(f"[bold]epoch {state.epoch}[/]: {escape(separator.join([part for part in [offsets, *parts] if part]))}")

@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceward.errors import ConfigurationError
+from onceward.observe.state_views import StateView, frame_of, state_views
 from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_VARIABLES = "it has variables with names; read them with Spark's source `statestore` and its option stateVarName"
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """The first rows of one operator by key, as `(key, ..., value, ...)`. `unread` says why there are none to show."""
+    """The first rows of one operator, or of one part of it, by key, as `(key, ..., value, ...)`."""
 
     operator: int
     name: str
     rows: tuple[str, ...]
     has_more: bool = False
-    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,13 @@ def read_state(spark: SparkSession, checkpoint: Path, *, epoch: int | None = Non
 
     Only reads, and may be called while the job runs. All of the state is looked through for the first rows by key.
     """
+    wanted = checked_epoch(checkpoint, epoch)
+    found = tuple(_operators(spark, checkpoint, wanted, most))
+    return EpochState(wanted, shown(positions(checkpoint, wanted)), found)
+
+
+def checked_epoch(checkpoint: Path, epoch: int | None) -> int:
+    """The epoch of whose end there is a state; `ConfigurationError` where there is none."""
     logs = SparkLogs(checkpoint)
     wanted = logs.decided() if epoch is None else epoch
     if not 0 <= wanted <= logs.decided():
@@ -55,34 +60,34 @@ def read_state(spark: SparkSession, checkpoint: Path, *, epoch: int | None = Non
             hint="give a newer epoch; Spark keeps as many as spark.sql.streaming.minBatchesToRetain says",
         )
     if not (checkpoint / "state").is_dir():
-        raise ConfigurationError("the job keeps no state", hint="leave out --state; only stateful pipelines have one")
-    return EpochState(wanted, shown(positions(checkpoint, wanted)), tuple(_operators(spark, checkpoint, wanted, most)))
+        raise ConfigurationError("the job keeps no state", hint="only stateful pipelines have one")
+    return wanted
 
 
 def _operators(spark: SparkSession, checkpoint: Path, epoch: int, most: int) -> Iterator[OperatorState]:
-    known = spark.read.format("state-metadata").load(str(checkpoint)).select("operatorId", "operatorName").distinct()
-    for operator, name in sorted((row[0], row[1]) for row in known.collect()):
-        views = views_of(name)
-        if not views:
-            yield OperatorState(operator, name, (), unread=_VARIABLES)
-        for view in views:
-            reader = spark.read.format("statestore").option("batchId", epoch).option("operatorId", operator)
-            frame = (reader.option("joinSide", view) if view else reader).load(str(checkpoint))
-            rows = _first(frame, most + 1)
-            yield OperatorState(operator, f"{name} {view}".strip(), rows[:most], has_more=len(rows) > most)
+    for view in sorted(state_views(checkpoint), key=lambda one: one.operator.number):
+        rows = first_rows(frame_of(spark, checkpoint, view, epoch), most + 1)
+        yield OperatorState(view.operator.number, _name(view), rows[:most], has_more=len(rows) > most)
 
 
-def views_of(operator: str) -> tuple[str, ...]:
-    """What Spark can be asked for, by an operator's name: all, both sides of a join, or nothing without more names."""
-    if operator.startswith("transformWithState"):
-        return ()
-    return ("left", "right") if operator == "symmetricHashJoin" else ("",)
+def _name(view: StateView) -> str:
+    return f"{view.operator.name or view.operator.kind} {view.part}".strip()
 
 
-def _first(frame: DataFrame, most: int) -> tuple[str, ...]:
+def first_rows(frame: DataFrame, most: int) -> tuple[str, ...]:
     """By key, so that two looks at one epoch show the same. Spark holds only so many rows of each task for it."""
-    found = frame.select("key", "value").orderBy("key").limit(most).collect()
-    return tuple(_text((*row["key"], *(row["value"] or ()))) for row in found)
+    found = frame.orderBy(*_sortable(frame)).limit(most).collect()
+    return tuple(_text(tuple(part for cell in row for part in _parts(cell))) for row in found)
+
+
+def _sortable(frame: DataFrame) -> list[str]:
+    """Spark does not compare maps."""
+    return [field.name for field in frame.schema.fields if "map<" not in field.dataType.simpleString()]
+
+
+def _parts(cell: Any) -> tuple[Any, ...]:
+    """A key and a value are structs; when a timer fires is not."""
+    return tuple(cell) if isinstance(cell, tuple) else () if cell is None else (cell,)
 
 
 def _text(value: Any) -> str:

@@ -63,7 +63,14 @@ def plan_mapping(
                 hint="add them; or, if they are to get nothing more, give --allow-non-restored-state; one that was "
                 "renamed: --rename OLD=NEW",
             )
-    return StateMapping(new, _as_given(operators, given.operators), _as_given(sources, given.sources))
+    named = replace(new, operators=_called(new.operators, operators), sources=_called(new.sources, sources))
+    return StateMapping(named, _as_given(operators, given.operators), _as_given(sources, given.sources))
+
+
+def _called(now: tuple[T, ...], found: Sequence[Match[T]]) -> tuple[T, ...]:
+    """What goes on keeps its name where the pipeline gives none."""
+    names = {one.now.number: one.before.name for one in found if one.now is not None and one.before is not None}
+    return tuple(one if one.name is not None else replace(one, name=names.get(one.number)) for one in now)
 
 
 def _as_given(found: tuple[Match[T], ...], given: Sequence[T]) -> tuple[Match[T], ...]:

@@ -78,7 +78,7 @@ def refuse_contradiction(now: Situation, config: CheckpointConfig) -> None:
             raise ConfigurationError(
                 f"{by} asks for {key} = {wanted}, and this checkpoint has {pinned}, which a start does not change",
                 hint=f"set it to {pinned}, or leave it out; for another one, begin a new checkpoint"
-                + (" or repartition it with Spark's offline tool" if key == PARTITIONS else ""),
+                + (f", or restore a savepoint with --state-partitions {wanted}" if key == PARTITIONS else ""),
             )
 
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from onceward.errors import ConfigurationError, DamagedFile
+from onceward.errors import DamagedFile
 from onceward.operators import (
     Column,
     Operator,
@@ -27,7 +27,9 @@ from onceward.operators import (
     with_names,
 )
 from onceward.operators.schema import spelled
+from onceward.spark.cause import in_one_line
 from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.needs import check_needs
 from onceward.storage import LocalStorage
 
 log = logging.getLogger("onceward")
@@ -49,21 +51,24 @@ def planned_topology(
         plan = frame._jdf.queryExecution().queryExecutionForExplain().executedPlan()
         found = Topology(tuple(_operators(plan)), tuple(_sources(frame)), tuple(sinks))
     except (Py4JError, PySparkException) as error:
-        if operators is not None or sources is not None:
-            raise ConfigurationError(
-                "Spark does not tell the operators of this pipeline, so they cannot be named",
-                hint="names need Spark 4.2 or newer; leave out operators=[...] and sources=[...], or upgrade",
-            ) from error
-        log.debug("the operators of the pipeline are not known, and are not compared with the checkpoint's: %s", error)
+        is_named = operators is not None or sources is not None
+        log.log(
+            logging.WARNING if is_named else logging.DEBUG,
+            "Spark does not tell the operators of this pipeline (that needs 4.2 or newer): they are not compared with "
+            "the checkpoint's, and names for them are not kept: %s",
+            in_one_line(error),
+        )
         return None
     return with_names(found, operators=operators, sources=sources)
 
 
 def check_topology(now: Topology | None, checkpoint: Path) -> None:
-    """Before anything is written: `PipelineChanged` where the pipeline does not fit the state of its checkpoint.
+    """Before anything is written: `PipelineChanged` where the pipeline does not fit the state of its checkpoint, and a
+    `ConfigurationError` where Python has not what it needs.
 
     Logs that a power loss has torn are passed over here: recovery puts them right, and then it is asked again.
     """
+    check_needs(now)
     with suppress(DamagedFile):
         if now is not None and SparkLogs(checkpoint).decided() >= 0:
             refuse_misfit(read_topology(checkpoint), now, where=str(checkpoint))

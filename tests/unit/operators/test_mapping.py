@@ -157,3 +157,10 @@ def test_it_says_what_does_not_simply_go_on() -> None:
         "operator stateStoreSave 'gone' on (item string) is left behind",
         "source FileSource 'b' is new: it is read from its beginning",
     ]
+
+
+def test_what_goes_on_keeps_its_name_where_the_pipeline_gives_none() -> None:
+    old, new = Topology((dedupe(0, "d"),), (files(0, "s"),)), Topology((dedupe(1), count(0)), (files(0),))
+    found = plan_mapping(old, new).topology
+    assert [one.name for one in found.operators] == ["d", None]
+    assert [one.name for one in found.sources] == ["s"]
