@@ -18,7 +18,7 @@ from rich.markup import escape
 from onceward.cli.load import file_of
 from onceward.cli.progress import Progress
 from onceward.cli.session import spark_log, spark_session
-from onceward.cli.show import err, error_document, show_json
+from onceward.cli.show import err, error_document, show_json, show_published
 from onceward.errors import JvmEnded, OncewardError
 from onceward.job import checkpoint_reached
 from onceward.restart import ToSupervisor, first_line, kill_session
@@ -88,7 +88,7 @@ def drive(job: Job, options: RunOptions, watcher: Watcher) -> None:
     if options.json:
         show_json(final)
     elif not options.quiet:
-        err.print(f"[green]done[/] {escape(job.name)}: published up to epoch {final.settled}")
+        err.print(f"[green]done[/] {escape(job.name)}: {show_published(final.settled)}")
 
 
 def _run(

@@ -58,6 +58,11 @@ def show_seconds(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else show_age(seconds)
 
 
+def show_published(newest: int) -> str:
+    """The newest epoch that every sink has, if there is one."""
+    return f"published up to epoch {newest}" if newest >= 0 else "no epoch is published yet"
+
+
 def show_bytes(count: float) -> str:
     """In units of 1,000."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from onceward.api import DriverGone, NoDriver, find_driver, read_discovery
 from onceward.cli.savepoint_take import from_files, show_taken
-from onceward.cli.show import err, out, show_json
+from onceward.cli.show import err, out, show_json, show_published
 from onceward.errors import ConfigurationError, EpochTimedOut, TargetUnavailable
 from onceward.observe import read_status
 from onceward.savepoints.take import refuse_folder
@@ -59,7 +59,7 @@ def stop(
         stopped = {"stopped": True, "pid": found.pid, "decided": after.decided, "settled": after.settled}
         show_json(stopped if taken is None else {**stopped, "savepoint": asdict(taken)})
         return
-    out.print(f"[green]stopped[/] {escape(after.job)}: published up to epoch {after.settled}")
+    out.print(f"[green]stopped[/] {escape(after.job)}: {show_published(after.settled)}")
     if waiting:
         out.print(f"[yellow]{waiting} decided epochs wait[/]: the next start publishes them first")
     if taken is not None:

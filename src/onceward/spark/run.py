@@ -95,7 +95,8 @@ class Run:
         now = self.status()
         is_well = "running" if now.active else "ended"
         state = is_well if now.error is None else f"failed: {now.error}"
-        return f"<Run {self.name!r}: {state}; decided up to epoch {now.decided}, settled up to {now.settled}>"
+        reached = f"decided up to epoch {now.decided}, settled up to {now.settled}"
+        return f"<Run {self.name!r}: {state}; {reached if now.decided >= 0 else 'no epoch is decided yet'}>"
 
     def _error(self) -> str | None:
         cause = self._delivery.publisher_error or self._delivery.error

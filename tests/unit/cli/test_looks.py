@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onceward.cli.app import app
+from onceward.cli.show import show_published
 from onceward.history import EpochRecord, HistoryLog
 from onceward.identity import RunId
 from onceward.storage import LocalStorage
@@ -36,3 +37,8 @@ def test_what_is_known_of_an_epoch_fits_eighty_columns(
         shown = CliRunner().invoke(app, ["checkpoints", *command]).output
         assert "settled" in shown
         assert max(map(len, shown.splitlines())) <= 80, shown
+
+
+def test_a_job_without_a_published_epoch_is_not_said_to_be_at_epoch_minus_one() -> None:
+    assert show_published(0) == "published up to epoch 0"
+    assert show_published(-1) == "no epoch is published yet"
