@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import typer
 from rich.markup import escape
 
+from onceward.api.server import require_extra
 from onceward.cli.load import file_of
 from onceward.cli.progress import Progress
 from onceward.cli.session import spark_log, spark_session
@@ -72,6 +73,8 @@ def drive(job: Job, options: RunOptions, watcher: Watcher) -> None:
         _told(watcher, exits=supervised and options.json),
         spark_log(job.name, shown=options.shows_spark_log, keeps_former=supervised) as log_file,
     ):
+        if job.api is not None:
+            require_extra()
         if not options.quiet:
             err.print(f"starting Spark for {escape(job.name)} ...")
         _end_at_once_on_sigterm(job)

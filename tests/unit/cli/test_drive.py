@@ -59,3 +59,21 @@ def test_told_to_stop_while_a_start_waits_for_a_target_without_end_it_ends_in_ti
     )
     assert done.returncode == 3, done.stderr
     assert "the job has not stopped within 0 s; ended. The next start goes on where it was" in done.stderr
+
+
+def test_an_api_without_its_packages_is_refused_before_spark_starts(job_file: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "fastapi.py").write_text("raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')\n")
+    path = f"{hidden}:{os.environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(
+        [sys.executable, "-m", "onceward", "run", job_file, "--api"],
+        env={**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'onceward[api]'" in done.stderr
+    assert "starting Spark" not in done.stderr
