@@ -1,10 +1,13 @@
-"""What a crash has left beside savepoints is removed, and what somebody else works in is not."""
+"""What others do meanwhile: what a crash left goes, what somebody works in stays, what is replaced is not mixed."""
 
+import importlib
 import os
 from pathlib import Path
 
 import pytest
+from test_savepoints import begun, taken
 
+from onceward.errors import DamagedFile
 from onceward.savepoints import place
 from onceward.savepoints.place import remove_left, unfinished
 
@@ -49,3 +52,25 @@ def test_after_a_power_loss_what_is_left_on_a_disk_goes_though_the_kernel_is_ano
     left = left_by_a_crash(tmp_path)
     monkeypatch.setattr(place, "_BOOT", tmp_path / "cannot be read")
     assert remove_left(tmp_path) == [left.name]
+
+
+def test_a_checkpoint_that_is_taken_back_and_goes_on_while_it_is_copied_makes_no_savepoint_of_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State of format 1 has one name for each version: that of the first computation, then that of the second."""
+    job = begun(tmp_path)
+    module, left = importlib.import_module("onceward.savepoints.take"), [job.root / "offsets" / "1"]
+    copy = module.copy_file
+
+    def replaced(*arguments: object) -> object:
+        saved = copy(*arguments)
+        if left and arguments[1].name == "1":  # type: ignore[attr-defined]
+            barrier = left.pop()
+            barrier.write_text(barrier.read_text().replace('"batchTimestampMs":', '"batchTimestampMs":9'))
+        return saved
+
+    monkeypatch.setattr(module, "copy_file", replaced)
+    with pytest.raises(DamagedFile, match="settled with other source rows"):
+        taken(job, tmp_path / "saved")
+    assert not left
+    assert os.listdir(tmp_path / "saved") == []

@@ -111,13 +111,20 @@ class _Taker:
         target = folder / savepoint_name(record.job, epoch, identifier)
         with unfinished(folder, target.name) as made:
             files = self._copied(chosen, made, progress)
-            if not (self.root / "offsets" / str(epoch)).exists():
-                raise Unready(f"offsets/{epoch}", "it was purged while it was copied")
+            self._check_unchanged(seen, made, epoch)
             _check_closed(made, epoch, chosen)
             savepoint = self._described(seen, record, epoch, identifier, files)
             LocalStorage(made.path).create(FILE, savepoint.sealed())
             made.become(target)
         return Taken(target, savepoint)
+
+    def _check_unchanged(self, seen: Seen, made: Unfinished, epoch: int) -> None:
+        """Purged meanwhile; or taken back to an earlier epoch and computed anew, and half of the state is of either."""
+        for root in (made.path / CONTENT, self.root):
+            found = Files(root).read(f"offsets/{epoch}")
+            if found is None or found.decode(errors="replace") != seen.view.logs.offsets[epoch].text:
+                what = "purged" if found is None else "replaced"
+                raise Unready(f"offsets/{epoch}", f"it was {what} while it was copied")
 
     def _copied(self, chosen: list[str], made: Unfinished, progress: Progress) -> dict[str, SavedFile]:
         content, source = made.path / CONTENT, Files(self.root)
