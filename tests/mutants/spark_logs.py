@@ -173,7 +173,7 @@ RULES = (
         name="state-is-synced-with-the-barrier",
         rule="Spark's state is on the disk before the manifest of the epoch that made it stands.",
         file="spark/checkpoint.py",
-        old="                sync_file_system(self.root)\n                return\n",
+        old="                sync_file_system(self.root)\n",
         new="                pass\n",
         tests=SYNCS,
     ),

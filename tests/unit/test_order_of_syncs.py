@@ -159,6 +159,20 @@ def test_a_barrier_is_forced_to_the_disk_with_all_that_it_refers_to(disk: Disk) 
         assert disk.when(f"sync {entry}") < disk.when(f"sync {folder}"), "the names after what they name"
 
 
+def test_what_a_barrier_refers_to_can_be_forced_to_the_disk_ahead(disk: Disk) -> None:
+    spark_logs(disk.root).sync_ahead(1)
+    for entry in ("offsets/1", "commits/0", "sources/0/1", "metadata"):
+        assert disk.when(f"sync {entry}") < disk.when(f"sync {os.path.dirname(entry) or '.'}")
+
+
+def test_state_is_not_forced_to_the_disk_before_it_is_written(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "sync_file_system", None)
+    monkeypatch.setattr(checkpoint, "sync_file", None)
+    logs = spark_logs(disk.root)
+    (disk.root / "state").mkdir()
+    logs.sync_ahead(1)
+
+
 def test_where_there_is_state_the_whole_file_system_is_forced_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,16 +128,25 @@ class SparkLogs:
     def sync_barrier(self, epoch: int) -> None:
         """See `DecisionLog.sync_barrier`. Spark's file sources keep lists of their own, which a barrier refers to. The
         state may be in hundreds of files: their file system is synced as a whole."""
-        lists = [newest for source in _folders(self.root / "sources") if (newest := _newest(source)) is not None]
-        entries = [self.root / "offsets" / str(epoch), self.root / "commits" / str(epoch - 1), *lists]
         with self._os_errors_as_storage_failed():
             if (self.root / "state").is_dir():
                 sync_file_system(self.root)
-                return
-            for path in (self.root / "metadata", *entries):
-                _sync_with_checksum(path)
-            for folder in (*{path.parent for path in entries}, self.root / "sources", self.root):
-                _sync_if_there(folder)
+            else:
+                self._sync_entries(epoch)
+
+    def sync_ahead(self, epoch: int) -> None:
+        """The same while the epoch is still computed, where that helps: state is written only at the end of it."""
+        with self._os_errors_as_storage_failed():
+            if not (self.root / "state").is_dir():
+                self._sync_entries(epoch)
+
+    def _sync_entries(self, epoch: int) -> None:
+        lists = [newest for source in _folders(self.root / "sources") if (newest := _newest(source)) is not None]
+        entries = [self.root / "offsets" / str(epoch), self.root / "commits" / str(epoch - 1), *lists]
+        for path in (self.root / "metadata", *entries):
+            _sync_with_checksum(path)
+        for folder in (*{path.parent for path in entries}, self.root / "sources", self.root):
+            _sync_if_there(folder)
 
     def sync_decision(self, epoch: int) -> None:
         """See `DecisionLog.sync_decision`."""

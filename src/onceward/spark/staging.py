@@ -21,6 +21,7 @@ from onceward.epoch import EpochAssignment, SinkAck, SlotAck, stage_slot
 from onceward.errors import Fenced, StagedRowsMissing
 from onceward.spark.batches import BatchSize, gathered
 from onceward.spark.counted import Observed, save_counted
+from onceward.spark.first_rows import first_rows
 from onceward.spark.schema import arrow_schema
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -179,8 +180,7 @@ def stage_on_driver(
     asked for means that every partition was read to its end, so nothing is missing and all state is committed. When it
     turns out too large nothing has been staged, and the executors compute it once more.
     """
-    # Not `toArrow`, whose cast fails on a null around a map and changes types; this is what executors get as well.
-    parts: list[pa.RecordBatch] = batch.limit(most_rows + 1)._collect_as_arrow()  # type: ignore[operator]
+    parts = first_rows(batch, most_rows + 1)
     if sum(part.num_rows for part in parts) > most_rows:
         return None
     schema = arrow_schema(batch.schema)

@@ -1,0 +1,73 @@
+"""The first rows of an epoch, brought to the driver: of a small one, which it stages itself, all of them.
+
+`limit(n)` and PySpark's way of collecting Arrow would do as well. They make a plan of their own, with a shuffle where
+there is more than one partition, and a socket for the answer: that took two and a half times as long as asking the plan
+that is there already.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import pyarrow as pa
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import DataFrame
+
+log = logging.getLogger("onceward")
+
+_AT_ONCE: Final = "spark.sql.limit.initialNumPartitions"
+_CONVERTERS: Final = "org.apache.spark.sql.execution.arrow.ArrowConverters$"
+_SCALA: Final = "scala.runtime.ScalaRunTime"
+_BATCH_BYTES: Final = 4 << 20
+_ROW_BYTES: Final = 64
+
+
+def first_rows(batch: DataFrame, count: int) -> list[pa.RecordBatch]:
+    """At most so many. Fewer than that: these are all, and every partition was read to its end."""
+    plan = batch._jdf.queryExecution().executedPlan()
+    session = batch.sparkSession
+    # One job for as many partitions as can run at once, where Spark would begin with one; of each of them the driver
+    # holds `count` rows at most. The session is the stream's own copy, so nobody else is affected.
+    session.conf.set(_AT_ONCE, str(session.sparkContext.defaultParallelism))
+    rows = plan.executeTake(count)
+    try:
+        return _in_arrow(session._jvm, rows, batch._jdf.schema(), count)
+    except Py4JJavaError:
+        raise
+    except Py4JError as error:
+        # These are no interfaces that Spark promises to keep.
+        log.debug("this Spark has no such way to Arrow, so a slower one is taken: %s", error)
+        return _by_a_query(batch, count)
+
+
+def _by_a_query(batch: DataFrame, count: int) -> list[pa.RecordBatch]:
+    """Not by `toArrow`, whose cast fails on a null around a map and changes types."""
+    return list(batch.limit(count)._collect_as_arrow())  # type: ignore[operator]
+
+
+def _in_arrow(jvm: Any, rows: Any, schema: Any, count: int) -> list[pa.RecordBatch]:
+    # By their full names: looking packages up takes a call for every part of one.
+    converters = getattr(JavaClass(_CONVERTERS, jvm._gateway_client), "MODULE$")
+    iterator = JavaClass(_SCALA, jvm._gateway_client).genericWrapArray(rows).iterator()
+    # Two fields of one name in a structure are an error, as they are for executors; texts are below 2 GB.
+    streams = converters.toBatchWithSchemaIterator(iterator, schema, count, _BATCH_BYTES, "UTC", True, False)
+    found: list[pa.RecordBatch] = []
+    try:
+        while streams.hasNext():
+            found += pa.ipc.open_stream(streams.next()).read_all().to_batches()
+    finally:
+        streams.close()
+    return found
+
+
+def looks_small(batch: DataFrame, rows: int) -> bool:
+    """Whether an epoch will hardly have more rows, by what Spark knows of its input before it reads it.
+
+    That is the size of files. Other sources it takes for large. A wrong guess costs time only: see `first_rows`. On a
+    cluster nothing looks small: there the first epoch of a run also shows that executors reach the targets.
+    """
+    if not (batch.sparkSession.sparkContext.master or "").startswith("local"):
+        return False
+    return int(batch._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) <= rows * _ROW_BYTES
