@@ -178,6 +178,22 @@ RULES = (
         tests=SYNCS,
     ),
     Mutant(
+        name="what-was-written-again-is-not-synced",
+        rule="A log entry that took the place of one that was synced ahead is synced again.",
+        file="spark/ahead.py",
+        old="    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns\n",
+        new="    return found.st_size, found.st_mtime_ns\n",
+        tests=SYNCS,
+    ),
+    Mutant(
+        name="a-failed-sync-is-told",
+        rule="A sync that failed ahead of time fails the epoch: the system does not tell of it again.",
+        file="spark/ahead.py",
+        old="                self._error = error\n",
+        new="                del error\n",
+        tests=SYNCS,
+    ),
+    Mutant(
         name="torn-list-takes-its-barrier-with-it",
         rule="A barrier whose source's list is torn goes as well, if nothing was staged for it.",
         file="recovery/repair.py",

@@ -15,6 +15,7 @@ import pytest
 
 from onceward.committers import FileCheckpointCommitter
 from onceward.contracts import AlreadyCommitted, Log, SlotContext
+from onceward.errors import StorageFailed
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, RunId, SinkName
 from onceward.sinks import FileSink
 from onceward.spark import checkpoint
@@ -159,18 +160,60 @@ def test_a_barrier_is_forced_to_the_disk_with_all_that_it_refers_to(disk: Disk) 
         assert disk.when(f"sync {entry}") < disk.when(f"sync {folder}"), "the names after what they name"
 
 
-def test_what_a_barrier_refers_to_can_be_forced_to_the_disk_ahead(disk: Disk) -> None:
-    spark_logs(disk.root).sync_ahead(1)
+def test_what_was_forced_to_the_disk_ahead_is_not_waited_for_again(disk: Disk) -> None:
+    logs = spark_logs(disk.root)
+    logs.sync_ahead(1)
     for entry in ("offsets/1", "commits/0", "sources/0/1", "metadata"):
         assert disk.when(f"sync {entry}") < disk.when(f"sync {os.path.dirname(entry) or '.'}")
+    done = len(disk.events)
+    logs.sync_barrier(1)
+    assert len(disk.events) == done
+    logs.sync_barrier(0)
+    assert len(disk.events) > done, "another epoch"
+
+
+@pytest.mark.parametrize("entry", ["offsets/1", "commits/0", "sources/0/1", "metadata"])
+def test_what_was_written_again_since_is_forced_to_the_disk_again(disk: Disk, entry: str) -> None:
+    """By a second driver: the same text in another file."""
+    logs = spark_logs(disk.root)
+    logs.sync_ahead(1)
+    again = disk.root / "again"
+    again.write_text((disk.root / entry).read_text())
+    times = (disk.root / entry).stat()
+    os.utime(again, ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.rename(again, disk.root / entry)
+    done = len(disk.events)
+    logs.sync_barrier(1)
+    assert f"sync {entry}" in disk.events[done:]
+
+
+@pytest.mark.parametrize("state", [False, True], ids=["without state", "with the first state"])
+def test_what_fails_ahead_is_told_to_whoever_rests_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: bool
+) -> None:
+    """The system tells of a failed write once."""
+
+    def fails(path: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    logs = spark_logs(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(checkpoint, "sync_file", fails)
+        logs.sync_ahead(1)
+    if state:
+        (tmp_path / "state").mkdir()
+    with pytest.raises(StorageFailed, match="Input/output error"):
+        logs.sync_barrier(1)
+    logs.sync_barrier(1)
 
 
 def test_state_is_not_forced_to_the_disk_before_it_is_written(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "sync_file_system", None)
-    monkeypatch.setattr(checkpoint, "sync_file", None)
     logs = spark_logs(disk.root)
     (disk.root / "state").mkdir()
+    done = len(disk.events)
     logs.sync_ahead(1)
+    assert len(disk.events) == done
 
 
 def test_where_there_is_state_the_whole_file_system_is_forced_to_the_disk(

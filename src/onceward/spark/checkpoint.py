@@ -10,15 +10,17 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from onceward.contracts import Barrier, Log
 from onceward.errors import DamagedFile, StorageFailed
 from onceward.identity import fingerprint_of
+from onceward.spark.ahead import Ahead
 from onceward.storage import sync_file, sync_file_system, sync_folder
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -35,6 +37,7 @@ class SparkLogs:
     """
 
     root: Path
+    _ahead: Ahead = field(default_factory=Ahead, compare=False, repr=False)
 
     def decided(self) -> int:
         """See `DecisionLog.decided`."""
@@ -130,22 +133,27 @@ class SparkLogs:
         state may be in hundreds of files: their file system is synced as a whole."""
         with self._os_errors_as_storage_failed():
             if (self.root / "state").is_dir():
+                self._ahead.raise_error()
                 sync_file_system(self.root)
-            else:
-                self._sync_entries(epoch)
+            elif not self._ahead.has_synced(entries := self._entries_of(epoch)):
+                self._sync_entries(entries)
 
     def sync_ahead(self, epoch: int) -> None:
-        """The same while the epoch is still computed, where that helps: state is written only at the end of it."""
-        with self._os_errors_as_storage_failed():
-            if not (self.root / "state").is_dir():
-                self._sync_entries(epoch)
+        """Do what `sync_barrier` will have to, while the epoch is still computed. Not where there is state: that is
+        written only at the end of it. Never raises: whoever needs it to be done is told."""
+        if not (self.root / "state").is_dir():
+            self._ahead.sync(partial(self._entries_of, epoch), self._sync_entries)
 
-    def _sync_entries(self, epoch: int) -> None:
+    def _entries_of(self, epoch: int) -> list[Path]:
+        """What a barrier rests on."""
         lists = [newest for source in _folders(self.root / "sources") if (newest := _newest(source)) is not None]
         entries = [self.root / "offsets" / str(epoch), self.root / "commits" / str(epoch - 1), *lists]
-        for path in (self.root / "metadata", *entries):
+        return [self.root / "metadata", *entries]
+
+    def _sync_entries(self, entries: Sequence[Path]) -> None:
+        for path in entries:
             _sync_with_checksum(path)
-        for folder in (*{path.parent for path in entries}, self.root / "sources", self.root):
+        for folder in (*({path.parent for path in entries} - {self.root}), self.root / "sources", self.root):
             _sync_if_there(folder)
 
     def sync_decision(self, epoch: int) -> None:

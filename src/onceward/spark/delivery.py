@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -265,15 +265,9 @@ class Delivery:
         return acks
 
     def _sync_ahead(self, epoch: int) -> None:
-        """Let the disk work while Spark computes: what the manifest rests on is synced before it is written, and that
-        takes a tenth of the time where there is nothing left to sync."""
-
-        def work() -> None:
-            # Whoever rests on it asks again, and is told what fails.
-            with suppress(OncewardError):
-                SparkLogs(self._checkpoint).sync_ahead(epoch)
-
-        threading.Thread(target=work, name="onceward-sync-ahead", daemon=True).start()
+        """Let the disk work while Spark computes: the manifest waits until what it rests on is synced."""
+        if isinstance(logs := self._context.decisions, SparkLogs):
+            threading.Thread(target=logs.sync_ahead, args=(epoch,), name="onceward-sync-ahead", daemon=True).start()
 
     def _stage_here(
         self, assignment: EpochAssignment, *, slot: int, attempt: int, batches: list[pa.RecordBatch]
