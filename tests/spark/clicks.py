@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from onceward import Job
 from onceward.clock import SystemClock
@@ -16,7 +17,7 @@ from onceward.job import plan_rework
 from onceward.savepoints import restore_savepoint, take
 from onceward.sinks import FileSink
 
-from .workspace import SparkWorkspace, visible
+from .workspace import SparkWorkspace, read_files, visible
 
 Pipeline = Callable[[SparkSession], DataFrame]
 
@@ -49,6 +50,29 @@ class Clicks(SparkWorkspace):
 
     def user_then_count(self, spark: SparkSession) -> DataFrame:
         return self.by_user(spark).groupBy("item").count()
+
+
+class Seen(StatefulProcessor):
+    """A value, a list, a map and a timer for each user."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._count = handle.getValueState("count", "n long")
+        self._items = handle.getListState("items", "item string")
+        self._times = handle.getMapState("times", "item string", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        found = [row["item"] for row in rows]
+        count = len(found) + (self._count.get()[0] if self._count.exists() else 0)
+        self._count.update((count,))
+        for item in found:
+            self._items.appendValue((item,))
+            self._times.updateValue((item,), (found.count(item),))
+        self._handle.registerTimer(4_000_000_000_000)
+        yield Row(user=key[0], n=count)
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -94,6 +118,4 @@ class Upgrades:
 
 
 def _rows(path: Path) -> list[tuple[Any, ...]]:
-    from .workspace import read_files
-
     return [tuple(value for name, value in row.items() if name != "at") for row in read_files([path])]

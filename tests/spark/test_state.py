@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from typer.testing import CliRunner
@@ -25,7 +25,7 @@ from onceward.sinks import FileSink
 from onceward.spark import needs
 from onceward.spark.needs import check_needs
 
-from .clicks import Clicks
+from .clicks import Clicks, Seen
 from .workspace import SparkWorkspace
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -116,29 +116,6 @@ def test_a_job_without_state_is_told_from_one_without_epochs(workspace: SparkWor
     workspace.job().run(spark)
     with pytest.raises(ConfigurationError, match="keeps no state"):
         read_state(spark, workspace.checkpoint)
-
-
-class Seen(StatefulProcessor):
-    """A value, a list, a map and a timer for each user."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._count = handle.getValueState("count", "n long")
-        self._items = handle.getListState("items", "item string")
-        self._times = handle.getMapState("times", "item string", "n long")
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        found = [row["item"] for row in rows]
-        count = len(found) + (self._count.get()[0] if self._count.exists() else 0)
-        self._count.update((count,))
-        for item in found:
-            self._items.appendValue((item,))
-            self._times.updateValue((item,), (found.count(item),))
-        self._handle.registerTimer(4_000_000_000_000)
-        yield Row(user=key[0], n=count)
-
-    def close(self) -> None:
-        pass
 
 
 class SeenInPandas(StatefulProcessor):

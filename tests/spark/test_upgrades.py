@@ -22,7 +22,7 @@ from onceward.savepoints import take
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.checkpoint_config import CheckpointConfig
 
-from .clicks import Clicks, Upgrades
+from .clicks import Clicks, Seen, Upgrades
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 BACKENDS: dict[str, tuple[CheckpointConfig, str]] = {
@@ -31,10 +31,13 @@ BACKENDS: dict[str, tuple[CheckpointConfig, str]] = {
     "rocksdb": (CheckpointConfig(state_backend="rocksdb", state_partitions=2), "1"),
     "rocksdb, whole": (CheckpointConfig(state_backend="rocksdb", state_partitions=2, incremental=False), "1"),
 }
-RARE = ("rocksdb", "rocksdb, whole")
 
 
-@pytest.fixture(params=[pytest.param(one, marks=[pytest.mark.soak] if one in RARE else []) for one in BACKENDS])
+def backends(*, often: tuple[str, ...]) -> list[Any]:
+    return [pytest.param(one, marks=[] if one in often else [pytest.mark.soak]) for one in BACKENDS]
+
+
+@pytest.fixture
 def upgrades(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Upgrades:
     config, version = BACKENDS[request.param]
     return started(Clicks(tmp_path), spark, config, version)
@@ -51,6 +54,7 @@ def started(clicks: Clicks, spark: SparkSession, config: CheckpointConfig, versi
     return Upgrades(clicks, session, {"checkpointing": config})
 
 
+@pytest.mark.parametrize("upgrades", backends(often=("memory", "rocksdb, format 2")), indirect=True)
 def test_operators_are_added_moved_swapped_and_removed(upgrades: Upgrades) -> None:
     clicks = upgrades.clicks
 
@@ -95,8 +99,9 @@ def test_operators_are_added_moved_swapped_and_removed(upgrades: Upgrades) -> No
         upgrades.run(user_item_count)
 
 
-def test_a_session_window_and_a_join_are_added_empty_and_then_moved(upgrades: Upgrades) -> None:
-    """The operators with a key of another kind, and with four stores a partition."""
+@pytest.mark.parametrize("upgrades", backends(often=("rocksdb, format 2",)), indirect=True)
+def test_a_join_is_added_empty_and_then_moved(upgrades: Upgrades) -> None:
+    """The operator with four stores a partition."""
     clicks = upgrades.clicks
 
     def joined(spark: SparkSession) -> DataFrame:
@@ -185,6 +190,55 @@ def test_state_goes_from_two_partitions_to_four_and_to_one(tmp_path: Path, spark
         assert logs.is_engine_made(logs.decided())
         clicks.add(*((f"u{number}", "x") for number in range(40)), *((f"v{count}-{n}", f"i{n}") for n in range(5)))
         assert upgrades.run(clicks.user_then_count) == [(f"i{number}", count) for number in range(5)]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_variables_of_transform_with_state_move_and_are_split(
+    tmp_path: Path, spark: SparkSession, version: str
+) -> None:
+    upgrades = started(Clicks(tmp_path), spark, CheckpointConfig(state_backend="rocksdb", state_partitions=2), version)
+    clicks = upgrades.clicks
+
+    def seen(session: SparkSession) -> DataFrame:
+        users = clicks.clicks(session).withWatermark("at", "1 hour").groupBy("user")
+        return users.transformWithState(Seen(), "user string, n long", "Update", "EventTime")
+
+    def once(session: SparkSession) -> DataFrame:
+        return clicks.clicks(session, "more").dropDuplicates(["user"]).selectExpr("user", "0L AS n")
+
+    def seen_first(session: SparkSession) -> DataFrame:
+        return seen(session).union(once(session))
+
+    def once_first(session: SparkSession) -> DataFrame:
+        return once(session).union(seen(session))
+
+    clicks.add(("ann", "a"), ("bob", "b"))
+    clicks.add(("cat", "c"), to="more")
+    assert upgrades.run(seen_first, operators=["seen", "once"], sources=["in", "more"]) == [
+        ("ann", 1),
+        ("bob", 1),
+        ("cat", 0),
+    ]
+    named: dict[str, Any] = {"operators": ["once", "seen"], "sources": ["more", "in"]}
+    upgrades.upgrade(once_first, **named)
+    clicks.add(("ann", "b"))
+    clicks.add(("cat", "c"), ("dan", "d"), to="more")
+    assert upgrades.run(once_first, **named) == [("ann", 2), ("dan", 0)]
+    upgrades.settings = {"checkpointing": CheckpointConfig(state_backend="rocksdb", state_partitions=4)}
+    upgrades.upgrade(once_first, plan={"state_partitions": 4}, **named)
+    clicks.add(("ann", "c"), ("bob", "c"), ("eve", "e"))
+    clicks.add(("dan", "d"), to="more")
+    assert upgrades.run(once_first, **named) == [("ann", 3), ("bob", 2), ("eve", 1)]
+
+
+def test_a_job_without_state_gets_its_first_operator(tmp_path: Path, spark: SparkSession) -> None:
+    upgrades = started(Clicks(tmp_path), spark, CheckpointConfig(state_partitions=2))
+    upgrades.clicks.add(("ann", "a"))
+    upgrades.run(upgrades.clicks.clicks)
+    upgrades.upgrade(upgrades.clicks.by_user)
+    upgrades.clicks.add(("ann", "b"), ("ann", "c"), ("bob", "b"))
+    assert [user for user, _ in upgrades.run(upgrades.clicks.by_user)] == ["ann", "bob"]
 
 
 def test_state_in_memory_is_not_split_and_nothing_is_written(tmp_path: Path, spark: SparkSession) -> None:

@@ -53,7 +53,7 @@ def operator_pairs(before: Topology, now: Topology) -> list[Pair]:
 
 def fits(old: Operator, new: Operator) -> bool:
     """Whether the state of one can be that of the other."""
-    return old.kind == new.kind and _agree(old.name, new.name) and _agree(old.keys, new.keys)
+    return _agree(old.kind or None, new.kind) and _agree(old.name, new.name) and _agree(old.keys, new.keys)
 
 
 def source_pairs(before: Topology, now: Topology) -> list[Pair]:

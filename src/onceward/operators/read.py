@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from onceward.errors import DamagedFile
 from onceward.operators.record import TopologyLog
 from onceward.operators.schema import key_columns
 from onceward.operators.topology import Operator, SourceInfo, Topology
@@ -19,9 +19,9 @@ _DEFAULT = "default"
 def read_topology(root: Path) -> Topology:
     """What stands in the checkpoint at `root`, or in a copy of one; may be called while the job runs.
 
-    Names and the order data flows are ours, from the newest record; without one, as in a checkpoint of an older
-    release, operators stand in the reverse of Spark's numbers. Kinds, partitions and stores are what Spark has written.
-    `DamagedFile` where an operator's description, or our record, cannot be read.
+    Names, kinds, keys and the order data flows are ours, from the newest record; without one, as in a checkpoint of an
+    older release, they are what Spark has written, in the reverse of its numbers. Partitions and stores are Spark's.
+    `DamagedFile` where our record cannot be read.
     """
     logs = SparkLogs(root)
     recorded = TopologyLog(LocalStorage(root / "onceward")).read()
@@ -37,39 +37,33 @@ def read_topology(root: Path) -> Topology:
 
 
 def _merged(recorded: Operator, found: Operator | None) -> Operator:
-    """What Spark has written, with the name and the key that we have; only recorded before its first epoch is decided.
-
-    Kinds that differ are for the guard, which says so with both: a record is written before Spark's own.
-    """
+    """Our record, which is sealed and was compared before each start, with what only Spark's files tell."""
     if found is None:
         return recorded
-    keys = recorded.keys if recorded.kind == found.kind and recorded.keys is not None else found.keys
-    return Operator(found.number, found.kind, recorded.name, keys, found.partitions, found.stores)
+    keys = recorded.keys if recorded.keys is not None else found.keys
+    return Operator(found.number, recorded.kind, recorded.name, keys, found.partitions, found.stores)
 
 
 def _operators(root: Path, partitions: int | None) -> list[Operator]:
     folders = [path for path in (root / "state").iterdir() if path.name.isdigit()] if (root / "state").is_dir() else []
-    return [one for folder in folders if (one := _operator(folder, partitions)) is not None]
+    return [_operator(folder, partitions) for folder in folders]
 
 
-def _operator(folder: Path, partitions: int | None) -> Operator | None:
-    """As its description says: one file, or one for each start, of which the newest counts. None where there is none
-    yet: Spark writes it in the operator's first epoch."""
-    path = description_of(folder)
-    if path is None:
-        return None
-    try:
-        document = described(path)
-        stores = document["stateStoreInfo"]
+def _operator(folder: Path, partitions: int | None) -> Operator:
+    """As its description says: one file, or one for each start, of which the newest counts.
+
+    Spark goes on without the one file, so a start is not refused for it: then the kind of the operator is not known.
+    """
+    kind = ""
+    names: tuple[str, ...] = ()
+    count = 0
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        document = described(description_of(folder) or folder / "_metadata" / "metadata")
+        stores = [(str(one["storeName"]), int(one["numPartitions"])) for one in document["stateStoreInfo"]]
         kind = str(document["operatorInfo"]["operatorName"])
-        names = tuple(str(one["storeName"]) for one in stores)
-        count = max((int(one["numPartitions"]) for one in stores), default=0)
-    except (ValueError, LookupError, TypeError) as error:
-        raise DamagedFile(
-            f"{path} does not say what operator the state is of", hint="restore it from a backup of the checkpoint"
-        ) from error
+        names, count = tuple(name for name, _ in stores), max((number for _, number in stores), default=0)
     # The description is not written again when the state is repartitioned. An aggregate without a key has one.
-    is_single = count == 1 or not (folder / "1").is_dir()
+    is_single = not (folder / "1").is_dir()
     return Operator(
         number=int(folder.name),
         kind=kind,

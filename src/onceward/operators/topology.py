@@ -25,7 +25,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A stateful operator. `number` is Spark's, and the name of its folder in `state/`; `kind` is as Spark names it.
+    """A stateful operator. `number` is Spark's, and the name of its folder in `state/`; `kind` is as Spark names it,
+    empty where its description cannot be read.
 
     `name` is what the user calls it, None where nobody has said. `keys` are the columns of its key, None where nobody
     can tell. `partitions` is 0 where it is not known, which is so before its first epoch.
@@ -42,7 +43,7 @@ class Operator:
         """One line of a list: `dedupe 'by user' on (user string)`."""
         called = f" {self.name!r}" if self.name is not None else ""
         by = "" if self.keys is None else f" on ({', '.join(map(str, self.keys))})"
-        return f"{self.kind}{called}{by}"
+        return f"{self.kind or 'operator'}{called}{by}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ FITTING = {
     "names are given for the first time": (of(dedupe(0)), of(dedupe(0, name="a"))),
     "names are no longer given": (of(dedupe(0, name="a")), of(dedupe(0))),
     "a key that nobody knows": (of(dedupe(0, None)), of(dedupe(0))),
+    "a kind that nobody can read any more": (of(Operator(0, "")), of(dedupe(0))),
     "nothing with state": (Topology(), Topology()),
     "two alike without names, maybe swapped": (of(dedupe(1), dedupe(0)), of(dedupe(1), dedupe(0))),
     "a source named for the first time": (reads(files(0)), reads(files(0, "views"))),
