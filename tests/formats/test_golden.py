@@ -99,7 +99,12 @@ IDENTITY = replace(
     since=5,
     before=Guarantee.AT_MOST_ONCE,
 )
-RESTORED = replace(IDENTITY, restored=Restored(Generation("zzzzzzzz"), 4, "k3zq2dva", "/data/é/checkpoint", accepted=9))
+RESTORED = replace(
+    IDENTITY,
+    restored=Restored(
+        Generation("zzzzzzzz"), 4, "k3zq2dva", "/data/é/checkpoint", {Generation("zzzzzzzz"): 9}, is_begun=True
+    ),
+)
 DIVERSION = Diversion(
     7, TABLE, {"ow1_o62fkhvi_abcdefgh_rwi2dj_7_1_0_z_runrun": (3, 17)}, "rejected/rejected-o62fkhvi-7-table.jsonl"
 )

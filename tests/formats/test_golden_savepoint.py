@@ -30,6 +30,7 @@ SAVEPOINT = Savepoint(
     query="2e6c4492-d998-4939-b5fd-6c44ff104fae",
     guarantee=Guarantee.EXACTLY_ONCE,
     parent=Parent(Generation("zzzzzzzz"), 4, "d5xw7aab"),
+    ancestors={Generation("zzzzzzzz"): 4},
     sinks={SinkName("files:pv"): SinkTotal("two-phase commit", "exactly-once", 2, 5)},
     topology=Topology(
         (Operator(0, "dedupe", "by user é", (Column("user", "string"),), 1, ("default",)),),
@@ -52,7 +53,7 @@ def test_a_savepoint_is_written_and_read_as_ever() -> None:
 
 
 def test_a_savepoint_without_what_may_be_missing_comes_back_the_same() -> None:
-    bare = replace(SAVEPOINT, query=None, guarantee=None, parent=None, sinks={}, topology=Topology())
+    bare = replace(SAVEPOINT, query=None, guarantee=None, parent=None, ancestors={}, sinks={}, topology=Topology())
     assert Savepoint.unsealed(bare.sealed(), path="savepoint.json") == bare
 
 

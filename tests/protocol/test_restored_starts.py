@@ -73,6 +73,21 @@ def test_nor_does_what_a_restored_job_was_allowed_to_repeat_when_it_is_restored_
     assert place.town.ids(A) == sorted([*range(20), *range(8, 16)])
 
 
+def test_a_grandparent_that_goes_on_is_noticed_as_a_parent_is(tmp_path: Path) -> None:
+    """The copy between them has delivered nothing, so nothing in the targets keeps the first job from going on."""
+    place = begun(tmp_path)
+    copy = restored(place, taken(place, tmp_path / "saved").path, tmp_path / "new")
+    assert isinstance(copy.life(until=1), Finished)
+    two = take(tmp_path / "new", tmp_path / "saved", clock=ManualClock(), spark="4.3.0")
+    tried = restored(place, two.path, tmp_path / "tried")
+    assert isinstance(tried.life(until=1), Finished)
+    assert isinstance(place.job.life(until=3), Finished)
+    for again in (tried, restored(place, two.path, tmp_path / "newer")):
+        refused(again, CheckpointRolledBack, "savepoint of epoch 1", "sink 'a' has epochs 2 to 3")
+    assert isinstance(tried.life(behaviour=ROLLBACK), Finished)
+    assert isinstance(tried.life(), Finished)
+
+
 @pytest.mark.parametrize("origin", ["", "/" + "x" * 5000, "/dev/null/x", "a\0b"])
 def test_a_place_of_the_first_checkpoint_that_cannot_be_looked_at_keeps_nobody_from_going_on(
     tmp_path: Path, origin: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from onceward.contracts import Guarantee, Storage
@@ -20,15 +21,17 @@ FIRST: Final = 0
 class Restored:
     """That the checkpoint was made from a savepoint of `generation` at `epoch`; `origin` is where that one was.
 
-    `accepted` is the newest epoch of that generation which the targets may have: None before the first start, then the
-    savepoint's own, or what they had when a person accepted it. The former job may go on at any time.
+    `ancestors` are that generation and those which it was restored from in turn, each with the newest epoch of it that
+    the targets may have: the savepoint's own, or what they had when a person accepted it. Any of them may go on at any
+    time. `is_begun` is False until the first start.
     """
 
     generation: Generation
     epoch: int
     savepoint: str
     origin: str = ""
-    accepted: int | None = None
+    ancestors: Mapping[Generation, int] = field(default_factory=dict)
+    is_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class IdentityFile:
                 **_promise(document.get("guarantee")),
                 restored=_restored(document.get("restored")),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedFile(f"{path} is not an identity: {error!r}", hint="restore it from a backup") from error
 
 
@@ -154,7 +157,8 @@ def _restored(stored: Any) -> Restored | None:
         int(stored["epoch"]),
         str(stored["savepoint"]),
         str(stored["origin"]),
-        None if (accepted := stored["accepted"]) is None else int(accepted),
+        {Generation(one): int(epoch) for one, epoch in stored["ancestors"].items()},
+        bool(stored["is_begun"]),
     )
 
 

@@ -20,28 +20,32 @@ Delivered = Mapping[tuple[SinkName, int], int]
 def later_receipts(receipts: Iterable[Receipt], restored: Restored, known: Collection[Generation]) -> list[Receipt]:
     """What the targets have from after the savepoint, and nobody has accepted.
 
-    Of the generations that are `known` only the savepoint's own counts: what the others have left there was accepted
-    before it was taken. At the first start those that nobody knows count as well; later they are another checkpoint's.
+    Of the generations that are `known` only those count that may go on, its ancestors: what the others have left there
+    was accepted before. At the first start those that nobody knows count as well; later they are another checkpoint's.
     """
-    first = restored.accepted is None
+    strangers = not restored.is_begun
     return [
         r
         for r in receipts
-        if r.epoch > _accepted(restored)
-        and (r.generation == restored.generation or (first and r.generation not in known))
+        if r.epoch > _accepted(restored, r.generation)
+        and (r.generation in restored.ancestors or (strangers and r.generation not in known))
     ]
 
 
 def begun(restored: Restored | None, receipts: Iterable[Receipt]) -> Restored | None:
-    """As it is written down once a start may go on: whatever its generation has in the targets is accepted."""
+    """As it is written down once a start may go on: whatever its ancestors have in the targets is accepted."""
     if restored is None:
         return None
-    newest = max((r.epoch for r in receipts if r.generation == restored.generation), default=-1)
-    return replace(restored, accepted=max(newest, _accepted(restored)))
+    newest = dict(restored.ancestors)
+    for receipt in receipts:
+        if receipt.generation in newest:
+            newest[receipt.generation] = max(newest[receipt.generation], receipt.epoch)
+    return replace(restored, ancestors=newest, is_begun=True)
 
 
-def _accepted(restored: Restored) -> int:
-    return restored.epoch if restored.accepted is None else restored.accepted
+def _accepted(restored: Restored, generation: Generation) -> int:
+    """Up to which epoch the targets may have output of this generation."""
+    return restored.ancestors.get(generation, restored.epoch)
 
 
 def rows_delivered(restored: Restored) -> Delivered:
@@ -65,7 +69,9 @@ def told_by_sink(restored: Restored, later: Sequence[Receipt], delivered: Delive
     that is between the savepoint and the newest one is in."""
     told = {}
     for sink in sorted({r.sink for r in later}):
-        epochs = range(_accepted(restored) + 1, max(r.epoch for r in later if r.sink == sink) + 1)
+        mine = [r for r in later if r.sink == sink]
+        first = min(_accepted(restored, r.generation) for r in mine) + 1
+        epochs = range(first, max(r.epoch for r in mine) + 1)
         rows = [delivered.get((sink, epoch)) for epoch in epochs]
         known = [count for count in rows if count is not None]
         least = "" if len(known) == len(rows) else "at least "

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from onceward.contracts import AnySink, Repeated
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName, new_run
-from onceward.journal import Restored
 from onceward.recovery.rollback import later_receipts, rows_delivered, told_by_sink
 from onceward.savepoints.document import Savepoint
 
@@ -39,7 +38,7 @@ class Consequence:
 def consequences(savepoint: Savepoint, sinks: Iterable[AnySink], *, name: JobName | None = None) -> list[Consequence]:
     """Ask the targets, under the name that the job will have."""
     job = JobIdentity(name or savepoint.job, savepoint.generation)
-    restored = Restored(savepoint.generation, savepoint.epoch, savepoint.id, savepoint.origin)
+    restored = savepoint.restored
     delivered, found = rows_delivered(restored), []
     for sink in sinks:
         later = later_receipts(sink.receipts(job), restored, savepoint.known)

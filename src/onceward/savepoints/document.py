@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from onceward.contracts import Guarantee
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import Fingerprint, Generation, JobName, SinkName, checked_name
-from onceward.journal import SinkTotal, seal, unseal
+from onceward.journal import Restored, SinkTotal, seal, unseal
 from onceward.operators import Topology
 
 FILE: Final = "savepoint.json"
@@ -50,9 +50,9 @@ class Parent:
 class Savepoint:
     """A job at the end of one epoch, decided and published.
 
-    `known` are the generations whose output its targets had. `barrier` is Spark's entry of the epoch: where each source
-    ends. `sinks` is what each got in that epoch. `topology` describes the sources and the operators. `origin` is where
-    the checkpoint was, for people.
+    `known` are the generations whose output its targets had; `ancestors` those of a checkpoint that was itself
+    restored. `barrier` is Spark's entry of the epoch: where each source ends. `sinks` is what each got in that epoch.
+    `topology` describes the sources and the operators. `origin` is where the checkpoint was, for people.
     """
 
     id: str
@@ -69,9 +69,16 @@ class Savepoint:
     query: str | None = None
     guarantee: Guarantee | None = None
     parent: Parent | None = None
+    ancestors: Mapping[Generation, int] = field(default_factory=dict)
     sinks: Mapping[SinkName, SinkTotal] = field(default_factory=dict)
     topology: Topology = field(default_factory=Topology)
     files: Mapping[str, SavedFile] = field(default_factory=dict)
+
+    @property
+    def restored(self) -> Restored:
+        """What a checkpoint that is made from it writes down."""
+        ancestors = {**self.ancestors, self.generation: self.epoch}
+        return Restored(self.generation, self.epoch, self.id, self.origin, ancestors)
 
     @property
     def size(self) -> int:
@@ -99,6 +106,7 @@ class Savepoint:
                 "parent": None
                 if parent is None
                 else {"generation": parent.generation, "epoch": parent.epoch, "savepoint": parent.savepoint},
+                "ancestors": dict(self.ancestors),
                 "sinks": {name: total.to_json() for name, total in self.sinks.items()},
                 "barrier": self.barrier,
                 "topology": self.topology.as_json(),
@@ -127,6 +135,7 @@ class Savepoint:
                 query=None if query is None else _text(query),
                 guarantee=None if guarantee is None else Guarantee(guarantee),
                 parent=None if parent is None else _parent(parent),
+                ancestors={_generation(one): _number(n, most=1 << 53) for one, n in document["ancestors"].items()},
                 sinks={SinkName(_text(name)): SinkTotal.from_json(one) for name, one in document["sinks"].items()},
                 topology=Topology.from_json(document["topology"]),
                 files={_path(name): _saved(one) for name, one in document["files"].items()},

@@ -17,7 +17,7 @@ from typing import Final
 
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import Generation, JobName, checked_name, new_generation
-from onceward.journal import IdentityFile, IdentityRecord, Restored
+from onceward.journal import IdentityFile, IdentityRecord
 from onceward.operators import TopologyLog
 from onceward.savepoints.check import FIX, mismatch, read_savepoint, unlisted
 from onceward.savepoints.choose import Unready, files_at
@@ -140,7 +140,7 @@ def _identified(savepoint: Savepoint, job: JobName, made: Unfinished, checkpoint
         query=query,
         guarantee=savepoint.guarantee,
         since=decided + 1 if savepoint.guarantee is not None else 0,
-        restored=Restored(savepoint.generation, savepoint.epoch, savepoint.id, savepoint.origin),
+        restored=savepoint.restored,
     )
     names = TopologyLog(LocalStorage(folder))
     if names.read() is None:
