@@ -59,9 +59,11 @@ def status(
         show_json(found)
         return
     out.print(f"[bold]{found.job}[/]  generation {found.generation}  {found.checkpoint}", markup=True)
-    out.print(f"planned {found.planned} · decided {found.decided} · settled {found.settled}")
+    reached = {"planned": found.planned, "decided": found.decided, "settled": found.settled}
+    out.print(" · ".join(f"{step} {epoch if epoch >= 0 else 'none'}" for step, epoch in reached.items()))
     _show_driver(found.driver)
-    out.print(_sinks(found))
+    if found.sinks:
+        out.print(_sinks(found))
     for sink in found.sinks:
         out.print(f"[dim]{escape(sink.name)}: {escape(sink.mechanism)}[/]")
     out.print(_epochs(found))

@@ -13,7 +13,7 @@ from onceward.cli.show import show_published
 from onceward.history import EpochRecord, HistoryLog
 from onceward.identity import RunId
 from onceward.storage import LocalStorage
-from onceward.testing import Harness
+from onceward.testing import CrashAt, Harness
 
 STEPS = ("barrier", "begun", "staged", "pre_committed", "decided", "delivered", "settled")
 
@@ -42,3 +42,12 @@ def test_what_is_known_of_an_epoch_fits_eighty_columns(
 def test_a_job_without_a_published_epoch_is_not_said_to_be_at_epoch_minus_one() -> None:
     assert show_published(0) == "published up to epoch 0"
     assert show_published(-1) == "no epoch is published yet"
+
+
+def test_the_status_of_a_job_that_has_just_begun_shows_no_empty_table_and_no_epoch_minus_one(
+    harness: Harness, tmp_path: Path
+) -> None:
+    harness.life(CrashAt(6))
+    shown = CliRunner().invoke(app, ["status", str(tmp_path / "checkpoint")]).output
+    assert "decided none · settled none" in shown
+    assert "guarantee" not in shown
