@@ -20,6 +20,7 @@ NAMES = (
     "wal",
     "slots",
     "restart",
+    "first_run",
     "postgres",
     "mysql",
     "redis",
