@@ -39,11 +39,13 @@ LONGEST = {
     "test_commands": 60,
     "test_exit_commands": 60,
     "test_one_run": 60,
+    "test_upgrades": 60,
     "test_limits": 60,
     "test_other_hosts": 55,
     "test_cluster": 55,
     "test_example": 55,
     "test_api": 50,
+    "test_state": 50,
     "test_redis_crash_sweep": 40,
 }
 ANY_OTHER = 5

@@ -96,11 +96,12 @@ def export_state(spark: SparkSession, found: StateFiles, target: Path, *, keys: 
     """A folder of Parquet files for each view, below `target`, which must not exist; how many rows each has."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigurationError(f"{target} is not empty", hint="give a directory that does not exist yet")
-    rows = {}
+    rows: dict[str, int] = {}
     with os_errors_as_storage_failed("export into", target), unfinished(target.parent, target.name) as made:
         for view in found.views:
             frame = _storable(with_key(frame_of(spark, found.root, view, found.epoch), keys))
-            folder = made.path / folder_name(view)
+            name = folder_name(view)
+            folder = made.path / (name if name not in rows else f"{name}-{view.operator.number}")
             frame.write.parquet(str(folder))
             rows[folder.name] = spark.read.parquet(str(folder)).count()
         made.become(target)
