@@ -29,6 +29,7 @@ NAMES = (
     "memory",
     "looks",
     "history",
+    "savepoints",
 )
 OPTIONAL = ("flink",)
 """Only when named: they need more than `make bench` sets up."""

@@ -88,7 +88,14 @@ class SavepointTasks:
 
     def _work(self, task: SavepointTask) -> None:
         try:
-            taken = take(self._checkpoint, task.folder, clock=self._clock, spark=self._spark, progress=task.progress)
+            taken = take(
+                self._checkpoint,
+                task.folder,
+                clock=self._clock,
+                spark=self._spark,
+                progress=task.progress,
+                workers=1,
+            )
             task.taken, state = taken, State.DONE
             log.info("took the savepoint %s of epoch %d: %s", taken.savepoint.id, taken.savepoint.epoch, taken.path)
         except OncewardError as error:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterator
+from typing import Final
+from zipfile import BadZipFile
 
 from onceward.contracts import Finding
 from onceward.errors import ConfigurationError
@@ -15,6 +18,8 @@ from onceward.verify.state import Wanted, operator_at, operators_in, stores_at
 from onceward.verify.store_files import needed_files
 
 _BATCH = re.compile(r"([0-9]+)(?:_.*)?")
+_UNREADABLE: Final = (OSError, ValueError, LookupError, TypeError, RuntimeError, EOFError, BadZipFile, zlib.error)
+"""What a snapshot or a changelog that is torn, or of something else, makes of reading it."""
 
 
 class Unready(Exception):
@@ -76,7 +81,7 @@ def _state(files: Files, wanted: Wanted) -> Iterator[str]:
                     # Spark may keep a checksum of its own beside a file.
                     if f"{path.rpartition('/')[2]}.crc" in files.names(path.rpartition("/")[0]):
                         yield f"{path}.crc"
-            except (OSError, ValueError, LookupError, TypeError) as error:
+            except _UNREADABLE as error:
                 raise Unready(found.store.folder, f"version {wanted.version} of the state: {error}") from error
 
 

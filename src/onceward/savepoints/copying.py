@@ -5,16 +5,34 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from onceward.savepoints.document import SavedFile
 
 _PIECE: Final = 1 << 20
 
 Count = Callable[[int], object]
+T = TypeVar("T")
+R = TypeVar("R")
+WORKERS: Final = min(2, os.cpu_count() or 1)
+"""Where nothing else is at work: reading, summing and writing let go of the interpreter's lock."""
+
+
+def of_each(work: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
+    """What `work` makes of each, in their order, by so many threads; the first failure ends all of it."""
+    if workers == 1:
+        return [work(one) for one in items]
+    with ThreadPoolExecutor(workers, thread_name_prefix="onceward-copy") as pool:
+        begun = [pool.submit(work, one) for one in items]
+        try:
+            return [one.result() for one in begun]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def copy_file(source: int, target: Path, count: Count) -> SavedFile:

@@ -1,9 +1,10 @@
-"""How far a copy is: bytes done, bytes in all, the rate. Written by the thread that copies, read by any other."""
+"""How far a copy is: bytes done, bytes in all, the rate. Written by the threads that copy, read by any other."""
 
 from __future__ import annotations
 
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -23,6 +24,7 @@ class Progress:
     done: int = 0
     began: float = 0.0
     ended: float | None = None
+    _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, total: int) -> None:
         """Nothing is copied yet."""
@@ -30,7 +32,8 @@ class Progress:
 
     def add(self, count: int) -> None:
         """So many more bytes."""
-        self.done += count
+        with self._adding:
+            self.done += count
 
     def end(self) -> None:
         """No more come."""

@@ -21,7 +21,7 @@ from onceward.journal import IdentityFile, IdentityRecord
 from onceward.operators import TopologyLog
 from onceward.savepoints.check import FIX, mismatch, read_savepoint, unlisted
 from onceward.savepoints.choose import Unready, files_at
-from onceward.savepoints.copying import copy_file, opened
+from onceward.savepoints.copying import WORKERS, copy_file, of_each, opened
 from onceward.savepoints.document import CONTENT, SavedFile, Savepoint
 from onceward.savepoints.place import Unfinished, os_errors_as_storage_failed, unfinished
 from onceward.savepoints.progress import Progress
@@ -95,9 +95,12 @@ def refuse_target(path: Path, checkpoint: Path) -> None:
 def _copy(content: Path, savepoint: Savepoint, root: Path, progress: Progress) -> None:
     for folder in sorted({(root / name).parent for name in savepoint.files}):
         folder.mkdir(parents=True, exist_ok=True)
-    for name, expected in savepoint.files.items():
-        if (why := _copied(content, name, root / name, expected, progress)) is not None:
+
+    def copy(name: str) -> None:
+        if (why := _copied(content, name, root / name, savepoint.files[name], progress)) is not None:
             raise DamagedFile(f"the savepoint is damaged: {CONTENT}/{name}: {why}; nothing was restored", hint=FIX)
+
+    of_each(copy, list(savepoint.files), WORKERS)
 
 
 def _copied(content: Path, name: str, target: Path, expected: SavedFile, progress: Progress) -> str | None:

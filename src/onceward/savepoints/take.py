@@ -21,7 +21,7 @@ from onceward.identity import fingerprint_of, new_generation
 from onceward.journal import IdentityRecord
 from onceward.operators import read_topology
 from onceward.savepoints.choose import Unready, files_at
-from onceward.savepoints.copying import copy_file, opened, sum_file
+from onceward.savepoints.copying import WORKERS, copy_file, of_each, opened, sum_file
 from onceward.savepoints.document import CONTENT, FILE, Parent, SavedFile, Savepoint
 from onceward.savepoints.hadoop_sums import whole_crc
 from onceward.savepoints.place import (
@@ -58,9 +58,13 @@ def take(
     clock: Clock,
     spark: str,
     progress: Progress | None = None,
+    workers: int = WORKERS,
 ) -> Taken:
-    """Make a savepoint of the checkpoint `root` in `folder`; `spark` is the version of Spark there."""
-    progress, taker = progress or Progress(), _Taker(root, clock, spark)
+    """Make a savepoint of the checkpoint `root` in `folder`; `spark` is the version of Spark there.
+
+    One of the `workers` copies a file at a time: beside a job that runs, one is enough.
+    """
+    progress, taker = progress or Progress(), _Taker(root, clock, spark, workers)
     refuse_folder(root, folder)
     before: Unready | None = None
     try:
@@ -101,6 +105,7 @@ class _Taker:
     root: Path
     clock: Clock
     spark: str
+    workers: int
 
     def once(self, folder: Path, progress: Progress) -> Taken:
         """One attempt; `Unready` where something vanished, or is not as it was written."""
@@ -132,7 +137,8 @@ class _Taker:
             progress.begin(sum((self.root / path).stat().st_size for path in chosen))
             for folder in sorted({(content / path).parent for path in chosen}):
                 folder.mkdir(parents=True, exist_ok=True)
-            return {path: _copied(source, path, content, progress) for path in chosen}
+            saved = of_each(lambda path: _copied(source, path, content, progress), chosen, self.workers)
+            return dict(zip(chosen, saved, strict=True))
         except FileNotFoundError as error:
             raise Unready(str(error.filename), "it is gone") from error
 
