@@ -9,6 +9,7 @@ from mutants import (
     publish,
     recover,
     restart,
+    savepoints,
     settle,
     spark_logs,
     sqlite_sink,
@@ -32,5 +33,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *sqlite_sink.RULES,
     *verify.RULES,
     *operators.RULES,
+    *savepoints.RULES,
     *restart.RULES,
 )

@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 import savepoint_kills
 
-ROOT = Path(__file__).resolve().parents[2]
+import onceward
+
+HERE = Path(__file__).parent
+SOURCES = Path(onceward.__file__).parents[1]
+"""Those that are tested: `make mutants` has others than this tree."""
 
 
 def killed(folder: Path, operation: str, first: int, step: int) -> int:
     """In a process of its own: this one has threads, and may not fork."""
     done = subprocess.run(
         [sys.executable, savepoint_kills.__file__, str(folder), operation, str(first), str(step)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "protocol")])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), str(HERE)])},
         capture_output=True,
         text=True,
         timeout=900,

@@ -49,7 +49,7 @@ def begun(tmp_path: Path, *, until: int = 1) -> Place:
 
 
 def taken(place: Place, folder: Path) -> Taken:
-    return take(place.root, folder, clock=ManualClock(), spark="4.3.0")
+    return take(place.root, folder, clock=ManualClock(), spark="4.3.0", workers=1)
 
 
 def restored(place: Place, path: Path, root: Path, **more: str) -> Harness:
@@ -327,6 +327,24 @@ def test_what_is_purged_while_it_is_copied_makes_the_take_begin_again(
     assert one.savepoint.epoch == 3, "not the epoch that was still there at the second attempt"
     assert verify_savepoint(one.path)[1] == []
     assert list((tmp_path / "saved").iterdir()) == [one.path], "an attempt left something behind"
+
+
+def test_an_epoch_that_is_gone_once_all_of_it_is_copied_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state may have been half gone before its barrier: the take begins again."""
+    place = begun(tmp_path)
+    copied, left = take_module._Taker._copied, [3]
+
+    def purges(*arguments: object) -> object:
+        found = copied(*arguments)
+        if left:
+            place.job.life(until=left.pop())
+            place.job.logs.purge(place.job.logs.planned() - 1)
+        return found
+
+    monkeypatch.setattr(take_module._Taker, "_copied", purges)
+    assert taken(place, tmp_path / "saved").savepoint.epoch == 3
 
 
 def test_a_job_that_is_faster_than_the_copy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

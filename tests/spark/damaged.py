@@ -102,6 +102,8 @@ class Made:
     folder: Path
     kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
     at: str = "checkpoint"
+    keeps_snapshots: bool = False
+    """Under format 2 a change says from which snapshot on it stands: none may be taken away."""
 
     @property
     def checkpoint(self) -> Path:
@@ -158,7 +160,7 @@ class Made:
             self.add_file(number)
         self.run(spark)
         for path in [*self.checkpoint.rglob("*.snapshot*"), *self.checkpoint.rglob("*.zip*")]:
-            if int(path.name.removeprefix(".").split(".")[0].split("_")[0]) > SNAPSHOT:
+            if not self.keeps_snapshots and int(path.name.removeprefix(".").split(".")[0].split("_")[0]) > SNAPSHOT:
                 path.unlink()
         shutil.copytree(self.checkpoint, self.pristine / "checkpoint")
         shutil.copy(self.database, self.pristine / "out.db")

@@ -59,12 +59,15 @@ SAVED = {
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
     """Each of them, made when it is first asked for."""
     root = tmp_path_factory.mktemp("saved")
-    return {kind: Made(kind, root / kind.replace(" ", "-"), SAVED) for kind in SAVED}
+    return {kind: Made(kind, root / kind.replace(" ", "-"), SAVED, keeps_snapshots=True) for kind in SAVED}
 
 
 @pytest.fixture(params=list(SAVED))
 def one(request: pytest.FixtureRequest, made: dict[str, Made], spark: SparkSession) -> Made:
     found = made[request.param]
+    if found.kind == "by hand":
+        for module in ("grpc", "google.protobuf", "zstandard"):
+            pytest.importorskip(module, reason="Spark needs it for transformWithState in Python")
     if not found.pristine.exists():
         found.make(spark)
     found.reset()

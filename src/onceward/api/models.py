@@ -214,7 +214,9 @@ class SavepointWanted(Answer):
 
     model_config = ConfigDict(extra="forbid")
 
-    folder: str = Field(min_length=1, max_length=4096, description="an absolute path; a directory is made in it")
+    folder: str = Field(
+        max_length=4096, pattern=r"^/[^\x00]*$", description="an absolute path; a directory is made in it"
+    )
 
 
 class SavepointTask(Answer):
