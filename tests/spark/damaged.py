@@ -1,10 +1,11 @@
-"""Real checkpoints of six kinds, made once, put back as they were before each test, and harmed in every way."""
+"""Real checkpoints of eight kinds, made once, put back as they were before each test, and harmed in every way."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import zipfile
@@ -19,7 +20,9 @@ from pyspark.sql import functions as F
 
 from onceward import Job
 from onceward.sinks import SQLiteSink
+from onceward.verify.stores import version_in
 
+from .processors import processed_by_frames, processed_by_rows
 from .workspace import wait_until
 
 EPOCHS = 6
@@ -35,6 +38,9 @@ ROCKSDB = {
     f"{_STORE}.providerClass": f"{_PACKAGE}.state.RocksDBStateStoreProvider",
     f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
 }
+FORMAT_2 = {**ROCKSDB, f"{_STORE}.checkpointFormatVersion": "2"}
+# Else a query whose state ends with time asks for another epoch for ever.
+ENDS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 COMMON = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.fileSource.log.compactInterval": "3",
@@ -42,6 +48,9 @@ COMMON = {
     f"{_STORE}.maintenanceInterval": "50ms",
     "spark.sql.streaming.checkpointFileManagerClass": f"{_PACKAGE}.checkpointing.FileSystemBasedCheckpointFileManager",
 }
+
+
+NO_SNAPSHOTS = {f"{_STORE}.minDeltasForSnapshot": "100", f"{_STORE}.maintenanceInterval": "1h"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,9 @@ KINDS = {
     "window": Kind(ROCKSDB, _windowed, ("start", "k")),
     "dedupe": Kind(HDFS, _deduped),
     "join": Kind(HDFS, _joined),
-    "format-2": Kind({**ROCKSDB, f"{_STORE}.checkpointFormatVersion": "2"}, _counted, ("k",)),
+    "format-2": Kind(FORMAT_2, _counted, ("k",)),
+    "rows": Kind({**ROCKSDB, **ENDS}, processed_by_rows, ("k",)),
+    "frames": Kind({**FORMAT_2, **ENDS}, processed_by_frames, ("k",)),
 }
 
 
@@ -94,6 +105,11 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
             spark.conf.unset(key) if old is None else spark.conf.set(key, old)
 
 
+def stop_stores(spark: SparkSession) -> None:
+    """Else their maintenance goes on, and writes snapshots of this run into what is put back."""
+    spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()  # type: ignore[union-attr]
+
+
 @dataclass(frozen=True)
 class Made:
     """One of them: where it is, and a copy of it as it was made."""
@@ -103,7 +119,7 @@ class Made:
     kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
     at: str = "checkpoint"
     keeps_snapshots: bool = False
-    """Under format 2 a change says from which snapshot on it stands: none may be taken away."""
+    """Else the second half of the epochs has none, and nothing is left before the newest one in partition 1."""
 
     @property
     def checkpoint(self) -> Path:
@@ -150,7 +166,8 @@ class Made:
         hidden.rename(source / f"{number:03}.json")
 
     def make(self, spark: SparkSession) -> None:
-        """With a snapshot in the middle and changes after it, however busy Spark's maintenance was."""
+        """With a snapshot in the middle and changes after it, however busy Spark's maintenance was. In partition 1
+        nothing older is left, as Spark purges it: there the snapshot cannot be done without."""
         for number in range(SNAPSHOT):
             self.add_file(number)
         with self._settings(spark):
@@ -158,10 +175,14 @@ class Made:
             wait_until(self._has_snapshots, "a snapshot in every store")
         for number in range(SNAPSHOT, EPOCHS):
             self.add_file(number)
-        self.run(spark)
-        for path in [*self.checkpoint.rglob("*.snapshot*"), *self.checkpoint.rglob("*.zip*")]:
-            if not self.keeps_snapshots and int(path.name.removeprefix(".").split(".")[0].split("_")[0]) > SNAPSHOT:
-                path.unlink()
+        if self.keeps_snapshots:
+            self.run(spark)
+        else:
+            with self._settings(spark, NO_SNAPSHOTS):
+                self.job().run(spark)
+            stores = {path.parent for path in self.checkpoint.glob("state/0/1/**/*") if _version(path) is not None}
+            for folder in stores:
+                _purge(folder)
         shutil.copytree(self.checkpoint, self.pristine / "checkpoint")
         shutil.copy(self.database, self.pristine / "out.db")
         self.add_file(EPOCHS)
@@ -173,13 +194,12 @@ class Made:
         return self.table()
 
     @contextmanager
-    def _settings(self, spark: SparkSession) -> Iterator[None]:
-        with settings(spark, {**COMMON, **self.kinds[self.kind].settings}):
+    def _settings(self, spark: SparkSession, more: Mapping[str, str] = {}) -> Iterator[None]:
+        with settings(spark, {**COMMON, **self.kinds[self.kind].settings, **more}):
             try:
                 yield
             finally:
-                # Else its maintenance goes on, and writes snapshots of this run into what is put back.
-                spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()  # type: ignore[union-attr]
+                stop_stores(spark)
 
     def _has_snapshots(self) -> bool:
         stores = {path.parent for path in self.checkpoint.glob("state/0/**/1*.[dc]*") if path.name[0] != "."}
@@ -214,7 +234,21 @@ class Made:
                 described = json.loads(archive.read("metadata").split(b"\n", 1)[1])
             return f"{folder}/SSTs/{described['sstFiles'][0]['dfsSstFileName']}"
         found = [path.relative_to(root).as_posix() for path in root.glob(pattern)]
-        return max(found, key=lambda path: int(path.rpartition("/")[2].split(".")[0].split("_")[0].split("-")[0]))
+        return max(found, key=lambda path: [int(number) for number in re.findall("[0-9]+", path.rpartition("/")[2])])
+
+
+def _version(path: Path) -> int | None:
+    return version_in(path.name) if path.is_file() else None
+
+
+def _purge(folder: Path) -> None:
+    """All that the newest snapshot does without."""
+    found = {path: version for path in folder.iterdir() if (version := _version(path)) is not None}
+    base = max(version for path, version in found.items() if path.suffix in (".snapshot", ".zip"))
+    for path, version in found.items():
+        is_snapshot = ".snapshot" in path.name or ".zip" in path.name
+        if version < base or (version == base and not is_snapshot):
+            path.unlink()
 
 
 @dataclass(frozen=True)
@@ -256,10 +290,12 @@ def needed(made: Made, last: int) -> set[str]:
     for folder in {path.rpartition("/")[0] for path in names if path.endswith((".delta", ".changelog"))}:
         inside = [path.rpartition("/")[2] for path in names if path.rpartition("/")[0] == folder]
         version = {name: int(name.split(".")[0].split("_")[0]) for name in inside if name[0].isdigit()}
-        snapshots = [version[name] for name in version if name.endswith((".snapshot", ".zip"))]
+        snapshots = {name: version[name] for name in version if name.endswith((".snapshot", ".zip"))}
+        base = max(snapshots.values(), default=0)
         changes = [name for name in version if name.endswith((".delta", ".changelog"))]
-        found |= {f"{folder}/{name}" for name in changes if version[name] > max(snapshots, default=0)}
-        found |= {f"{folder}/{name}" for name in version if name.endswith(".sst") and version[name] == max(snapshots)}
+        found |= {f"{folder}/{name}" for name in changes if version[name] > base}
+        if min(version.values()) > 1:
+            found |= {f"{folder}/{name}" for name in snapshots if version[name] == base}
     lists = [path for path in names if path.startswith("sources/") and "/." not in path]
     for folder in {path.rpartition("/")[0] for path in lists}:
         numbers = {path: int(path.rpartition("/")[2].split(".")[0]) for path in lists if path.startswith(f"{folder}/")}

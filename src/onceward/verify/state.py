@@ -64,7 +64,8 @@ def state_findings(files: Files, wanted: Wanted) -> Iterator[Finding]:
         operator, wrong = operator_at(files, number, wanted.version - 1)
         if wrong is not None:
             yield wrong
-        yield from _schemas(files, operator)
+        if wrong is None or wrong.severity is not Severity.ERROR:
+            yield from _schemas(files, operator)
         if provider is None:
             what = "its provider is not one of Spark's own: its files were not looked at"
             yield Finding(f"state/{number}", Severity.WARNING, what, "nothing")
@@ -101,7 +102,7 @@ def stores_at(files: Files, operator: Operator, wanted: Wanted, provider: Provid
                 what = f"version {wanted.version} of the state is missing: none of its files has an id of that commit"
                 yield Finding(folder, Severity.ERROR, what, "restore the folder from a backup")
                 continue
-            yield StoreAt(Store(folder, provider, codec), unique_id)
+            yield StoreAt(Store(folder, provider, codec, has_families=bool(operator.schemas)), unique_id)
 
 
 def _partitions(files: Files, operator: Operator, wanted: Wanted, provider: Provider) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from onceward.contracts import Finding, Severity
@@ -18,16 +18,21 @@ from onceward.verify.stores import Chain, Provider, chain
 
 _FIX: Final = "restore the file from a backup; else take the checkpoint back to an epoch that is whole"
 _LINEAGE_MOST: Final = 1 << 16
+_REPAIR: Final = "spark.sql.streaming.stateStore.autoSnapshotRepair.enabled"
+_REPLAYED_MOST: Final = 500
+"""Where more changes would have to be replayed Spark does not pass over a snapshot (`...maxChangeFileReplay`)."""
 _LINEAGE = re.compile(rb"\0\x02v[0-9](..)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One store folder. `codec` is how Spark packs its changes, as the barrier says."""
+    """One store folder. `codec` is how Spark packs its changes, as the barrier says. `has_families`: a snapshot names
+    the column families, so that changes alone make no state; Spark writes one whenever it adds a family."""
 
     folder: str
     provider: Provider
     codec: str
+    has_families: bool = False
 
 
 def store_findings(files: Files, store: Store, version: int, unique_id: str | None) -> Iterator[Finding]:
@@ -35,6 +40,10 @@ def store_findings(files: Files, store: Store, version: int, unique_id: str | No
     if version <= 0:
         return
     names = files.names(store.folder)
+    if unique_id is not None and store.codec != "lz4":
+        what = f"its changes are packed with {store.codec}, so that nothing tells which files are of which version"
+        yield Finding(store.folder, Severity.WARNING, f"{what}: they were not looked at", "nothing")
+        return
     try:
         ids = None if unique_id is None else _lineage(files, store, version, unique_id)
     except (OSError, ValueError) as error:
@@ -49,11 +58,12 @@ def store_findings(files: Files, store: Store, version: int, unique_id: str | No
     for name in needed.changes:
         if name not in needed.missing:
             yield from _packed(files, f"{store.folder}/{name}", store.codec, _FIX)
-    if needed.snapshot is not None:
-        fix = _FIX
-        if any(_snapshot(files, store, needed.snapshot, _FIX)):
-            fix = _way_round(files, store, version, needed, ids)
-        yield from _snapshot(files, store, needed.snapshot, fix)
+    if needed.snapshot is None and store.has_families:
+        what = f"no snapshot up to version {version} is there, and without one nothing tells the column families"
+        yield Finding(store.folder, Severity.ERROR, what, _FIX)
+    if needed.snapshot is not None and (damaged := [*_snapshot(files, store, needed.snapshot, _FIX)]):
+        way = _way_round(files, store, version, needed, ids)
+        yield from damaged if way is None else (replace(one, severity=way[0], fix=way[1]) for one in damaged)
 
 
 def needed_files(files: Files, store: Store, version: int, unique_id: str | None) -> Iterator[str]:
@@ -71,17 +81,26 @@ def needed_files(files: Files, store: Store, version: int, unique_id: str | None
             yield from (part for part, _ in _tables(files, store.folder, path))
 
 
-def _way_round(files: Files, store: Store, version: int, needed: Chain, ids: Mapping[int, str] | None) -> str:
-    """An older snapshot, with every change since, makes the same version: then the damaged one need only go."""
-    others = files.names(store.folder) - {str(needed.snapshot)}
-    other = chain(others, version, store.provider, ids)
-    changes = (f"{store.folder}/{name}" for name in other.changes)
-    if other.missing or any(found for path in changes for found in _packed(files, path, store.codec, "")):
-        return _FIX
-    if other.snapshot is not None and any(_snapshot(files, store, other.snapshot, "")):
-        return _FIX
-    base = f"{other.snapshot} and the changes" if other.snapshot else "the changes"
-    return f"{MOVE}{needed.snapshot} and its .crc out of the folder: {base} since make the same state"
+def _way_round(
+    files: Files, store: Store, version: int, needed: Chain, ids: Mapping[int, str] | None
+) -> tuple[Severity, str] | None:
+    """An older snapshot that is sound, or none at all, with every change since makes the same version: how bad a
+    damaged one is then, and what to do about it. Spark tries them in this order, unless that is switched off."""
+    damaged: list[str] = []
+    other = needed
+    while other.snapshot is not None and any(_snapshot(files, store, other.snapshot, "")):
+        damaged.append(other.snapshot)
+        other = chain(files.names(store.folder) - {*damaged}, version, store.provider, ids)
+        changes = (f"{store.folder}/{name}" for name in other.changes)
+        if other.missing or any(found for path in changes for found in _packed(files, path, store.codec, "")):
+            return None
+    if other.snapshot is None and store.has_families:
+        return None
+    base = f"{other.snapshot} and the changes since" if other.snapshot else "the changes since the beginning"
+    away = f"{MOVE}{' and '.join(damaged)}, with .crc files, out of the folder: {base} make the same state"
+    if len(other.changes) > _REPLAYED_MOST:
+        return Severity.ERROR, away
+    return Severity.WARNING, f"nothing; Spark passes over it. If {_REPAIR} is false: {away}"
 
 
 def _snapshot(files: Files, store: Store, name: str, fix: str) -> Iterator[Finding]:
@@ -173,12 +192,24 @@ def _tables(files: Files, folder: str, path: str) -> Iterator[tuple[str, int]]:
 
 
 def _lineage(files: Files, store: Store, version: int, unique_id: str) -> dict[int, str]:
-    """The ids of the versions that this one stands on. A snapshot stands on nothing."""
-    if f"{version}_{unique_id}.{store.provider.snapshot}" in files.names(store.folder):
-        return {version: unique_id}
-    path = f"{store.folder}/{version}_{unique_id}.{store.provider.change}"
-    if store.codec != "lz4":
-        raise ValueError(f"its codec is {store.codec}")
+    """The ids of the versions that this one stands on. Each change names those since the snapshot before it; where the
+    last one named has a change too, that leads further back. A snapshot needs none."""
+    ids, oldest = {version: unique_id}, version
+    while True:
+        try:
+            before = _named_by(files, f"{store.folder}/{oldest}_{ids[oldest]}.{store.provider.change}")
+        except (OSError, ValueError):
+            if oldest < version or f"{version}_{unique_id}.{store.provider.snapshot}" in files.names(store.folder):
+                return ids
+            raise
+        ids = {**before, **ids}
+        if min(ids) == oldest:
+            return ids
+        oldest = min(ids)
+
+
+def _named_by(files: Files, path: str) -> dict[int, str]:
+    """The lineage at the head of a change."""
     with files.open(path) as file:
         head = first_bytes(file, _LINEAGE_MOST)
     match = _LINEAGE.match(head)
@@ -186,4 +217,4 @@ def _lineage(files: Files, store: Store, version: int, unique_id: str) -> dict[i
         raise ValueError("it does not begin with a version")
     length = int.from_bytes(match[1], "big")
     lineage = json.loads(head[match.end() : match.end() + length])
-    return {**{int(one["version"]): str(one["checkpointUniqueId"]) for one in lineage}, version: unique_id}
+    return {int(one["version"]): str(one["checkpointUniqueId"]) for one in lineage}

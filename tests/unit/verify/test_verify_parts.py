@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from onceward.contracts import Severity
 from onceward.verify.files import Files
 from onceward.verify.lists import list_findings, source_lists
 from onceward.verify.lz4_blocks import TornBlocksError, check_blocks, first_bytes, xxh32
@@ -204,30 +205,114 @@ def test_a_table_file_of_another_size_is_found_though_its_checksum_agrees(tmp_pa
     ]
 
 
-def test_a_damaged_snapshot_is_only_in_the_way_where_an_older_one_makes_the_same_state(tmp_path: Path) -> None:
+def fix_of(root: Path, version: int) -> tuple[Severity, str]:
+    """How bad the one finding is, and what is to be done."""
+    store = Store("state/0/0", Provider.ROCKSDB, "lz4")
+    (found,) = store_findings(Files(root), store, version, None)
+    return found.severity, found.fix or ""
+
+
+def test_a_damaged_snapshot_is_passed_over_where_an_older_one_makes_the_same_state(tmp_path: Path) -> None:
     rocksdb(tmp_path, "state/0/0", "2", {"000008-a.sst": b"table"})
     rocksdb(tmp_path, "state/0/0", "4", {"000009-b.sst": b"table"})
     for version in (3, 4):
         put(tmp_path, f"state/0/0/{version}.changelog", blocks(b"changes"))
     (tmp_path / "state/0/0/SSTs/000009-b.sst").unlink()
-    ((about, _, fix),) = findings(tmp_path, 4)
+    ((about, _, _),) = findings(tmp_path, 4)
     assert about.endswith("000009-b.sst")
-    assert fix is not None
-    assert fix.startswith("move 4.zip and its .crc out of the folder: 2.zip and the changes since")
+    severity, fix = fix_of(tmp_path, 4)
+    assert severity is Severity.WARNING
+    assert "move 4.zip, with .crc files, out of the folder: 2.zip and the changes since make" in fix
     put(tmp_path, "state/0/0/3.changelog", b"LZ4Block", vouched=False)
-    ((_, _, fix),) = findings(tmp_path, 4)
-    assert fix is not None
+    severity, fix = fix_of(tmp_path, 4)
+    assert severity is Severity.ERROR
     assert fix.startswith("restore the file from a backup")
 
 
-def test_a_lineage_leads_back_to_its_snapshot(tmp_path: Path) -> None:
-    def changelog(version: int, one: str, lineage: dict[int, str]) -> None:
-        text = json.dumps([{"version": v, "checkpointUniqueId": i} for v, i in lineage.items()]).encode()
-        put(tmp_path, f"state/0/0/{version}_{one}.changelog", blocks(b"\0\2v3" + struct.pack(">H", len(text)) + text))
+def test_all_snapshots_may_be_damaged_where_every_change_is_there(tmp_path: Path) -> None:
+    """They share their table files, so that one may damage them all."""
+    for version in (2, 4):
+        rocksdb(tmp_path, "state/0/0", str(version), {"000008-a.sst": b"table"})
+    for version in range(1, 5):
+        put(tmp_path, f"state/0/0/{version}.changelog", blocks(b"changes"))
+    (tmp_path / "state/0/0/SSTs/000008-a.sst").unlink()
+    severity, fix = fix_of(tmp_path, 4)
+    assert severity is Severity.WARNING
+    assert "move 4.zip and 2.zip, with .crc files, out of the folder: the changes since the beginning make" in fix
+    (tmp_path / "state/0/0/1.changelog").unlink()
+    assert fix_of(tmp_path, 4)[0] is Severity.ERROR
 
+
+def test_changes_alone_make_no_state_that_has_column_families(tmp_path: Path) -> None:
+    """That of `transformWithState`: a snapshot names them."""
+    store = Store("state/0/0", Provider.ROCKSDB, "lz4", has_families=True)
+    for version in (1, 3):
+        rocksdb(tmp_path, "state/0/0", str(version), {"000008-a.sst": b"table"})
+    for version in range(1, 5):
+        put(tmp_path, f"state/0/0/{version}.changelog", blocks(b"changes"))
+    put(tmp_path, "state/0/0/3.zip", b"PK", vouched=False)
+    (found,) = store_findings(Files(tmp_path), store, 4, None)
+    assert (found.severity, found.about) == (Severity.WARNING, "state/0/0/3.zip")
+    (tmp_path / "state/0/0/SSTs/000008-a.sst").unlink()
+    (found,) = store_findings(Files(tmp_path), store, 4, None)
+    assert (found.severity, found.about) == (Severity.ERROR, "state/0/0/3.zip")
+    for version in (1, 3):
+        (tmp_path / f"state/0/0/{version}.zip").unlink()
+    (found,) = store_findings(Files(tmp_path), store, 4, None)
+    assert (found.severity, found.about) == (Severity.ERROR, "state/0/0")
+
+
+@pytest.mark.parametrize(("changes", "expected"), [(500, Severity.WARNING), (501, Severity.ERROR)])
+def test_spark_does_not_replay_any_number_of_changes(tmp_path: Path, changes: int, expected: Severity) -> None:
+    rocksdb(tmp_path, "state/0/0", str(changes), {"000008-a.sst": b"table"})
+    for version in range(1, changes + 1):
+        put(tmp_path, f"state/0/0/{version}.changelog", blocks(b"changes"))
+    (tmp_path / "state/0/0/SSTs/000008-a.sst").unlink()
+    severity, fix = fix_of(tmp_path, changes)
+    assert severity is expected
+    assert f"move {changes}.zip" in fix
+
+
+def changelog(root: Path, version: int, one: str, lineage: dict[int, str]) -> None:
+    text = json.dumps([{"version": v, "checkpointUniqueId": i} for v, i in lineage.items()]).encode()
+    put(root, f"state/0/0/{version}_{one}.changelog", blocks(b"\0\2v3" + struct.pack(">H", len(text)) + text))
+
+
+def test_a_lineage_leads_back_beyond_a_snapshot_that_is_damaged_or_gone(tmp_path: Path) -> None:
+    rocksdb(tmp_path, "state/0/0", "2_b", {"000008-a.sst": b"table"})
+    rocksdb(tmp_path, "state/0/0", "4_d", {"000009-b.sst": b"table"})
+    changelog(tmp_path, 1, "a", {})
+    changelog(tmp_path, 2, "b", {1: "a"})
+    changelog(tmp_path, 3, "c", {2: "b"})
+    changelog(tmp_path, 4, "d", {2: "b", 3: "c"})
+    changelog(tmp_path, 5, "e", {4: "d"})
+    assert findings(tmp_path, 5, "e") == []
+    (tmp_path / "state/0/0/SSTs/000009-b.sst").unlink()
+    ((about, _, fix),) = findings(tmp_path, 5, "e")
+    assert about.endswith("000009-b.sst")
+    assert "2_b.zip and the changes since make the same state" in str(fix)
+    (tmp_path / "state/0/0/4_d.zip").unlink()
+    assert findings(tmp_path, 5, "e") == []
+    (tmp_path / "state/0/0/2_b.zip").unlink()
+    assert findings(tmp_path, 5, "e") == []
+    (tmp_path / "state/0/0/2_b.changelog").unlink()
+    assert [about for about, _, _ in findings(tmp_path, 5, "e")] == [
+        "state/0/0/1_?.changelog",
+        "state/0/0/2_b.changelog",
+    ]
+
+
+def test_of_changes_that_cannot_be_unpacked_nothing_bad_is_said(tmp_path: Path) -> None:
+    put(tmp_path, "state/0/0/1_a.changelog", b"packed by something else")
+    store = Store("state/0/0", Provider.ROCKSDB, "zstd")
+    (found,) = store_findings(Files(tmp_path), store, 1, "a")
+    assert found.severity is Severity.WARNING
+
+
+def test_a_lineage_leads_back_to_its_snapshot(tmp_path: Path) -> None:
     rocksdb(tmp_path, "state/0/0", "2_a", {"000008-a.sst": b"table"})
-    changelog(3, "b", {2: "a"})
-    changelog(4, "c", {2: "a", 3: "b"})
+    changelog(tmp_path, 3, "b", {2: "a"})
+    changelog(tmp_path, 4, "c", {2: "a", 3: "b"})
     assert findings(tmp_path, 4, "c") == []
     assert findings(tmp_path, 2, "a") == []
     (tmp_path / "state/0/0/3_b.changelog").unlink()
