@@ -30,6 +30,7 @@ NAMES = (
     "looks",
     "history",
     "savepoints",
+    "dashboard",
 )
 OPTIONAL = ("flink",)
 """Only when named: they need more than `make bench` sets up."""

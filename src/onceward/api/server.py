@@ -13,7 +13,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ from onceward.errors import ConfigurationError
 if TYPE_CHECKING:
     from uvicorn import Server
 
+    from onceward.api.guard import App, Receive, Scope, Send
     from onceward.api.served import Served
 
 log = logging.getLogger("onceward")
@@ -34,11 +36,32 @@ _CONNECTIONS: Final = 64
 _LAST_WORDS_S: Final = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another application of the same server, under a path, with a guard of its own."""
+
+    path: str
+    app: Callable[[Served], App]
+
+
+class _Both:
+    """By the first part of the path."""
+
+    def __init__(self, api: App, path: str, other: App) -> None:
+        self._api, self._path, self._other = api, path, other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        is_other = path == self._path or path.startswith(f"{self._path}/")
+        await (self._other if is_other else self._api)(scope, receive, send)
+
+
 class ApiServer:
     """Made before a run, so that an address that is taken is told before anything moves; `serve` begins to answer."""
 
-    def __init__(self, config: ApiConfig) -> None:
+    def __init__(self, config: ApiConfig, *, beside: Beside | None = None) -> None:
         require_extra()
+        self._beside = beside
         self._config, self._token = config, config.token()
         self._socket = bound(config)
         self.url = address_of(config, self._socket.getsockname()[1])
@@ -60,7 +83,9 @@ class ApiServer:
             def capture_signals(self) -> Iterator[None]:
                 yield
 
-        app = guarded_app(served, self._config, self._token)
+        app: App = guarded_app(served, self._config, self._token)
+        if self._beside is not None:
+            app = _Both(app, self._beside.path, self._beside.app(served))
         self._server = Quiet(
             Config(
                 app,

@@ -31,8 +31,11 @@ def load_job(target: str) -> Job:
     return next(iter(jobs.values()))
 
 
-def with_api(job: Job, *, asked: bool, bind: str | None) -> Job:
-    """The job with an API where the command asks for one; at another address than its own, if one is given."""
+def with_api(job: Job, *, asked: bool, bind: str | None, dashboard: bool = False) -> Job:
+    """The job with an API, or a dashboard, where the command asks for one; at another address than its own, if one is
+    given."""
+    if dashboard:
+        job = replace(job, dashboard=True)
     if bind is not None:
         given = ApiConfig.parse(bind)
         return replace(job, api=given if job.api is None else replace(job.api, host=given.host, port=given.port))

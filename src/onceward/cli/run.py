@@ -22,6 +22,9 @@ Api = Annotated[
 ApiBind = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="The same at this address; 127.0.0.1 and a free port else.")
 ]
+Dashboard = Annotated[
+    bool, typer.Option("--dashboard", help="Show the job on a page of its own, beside the API; prints its address.")
+]
 SparkLog = Annotated[
     bool,
     typer.Option("--spark-log", help="Show what Spark logs, too; else it goes to a file, named if Spark fails."),
@@ -47,6 +50,7 @@ class RunOptions:
     stop_timeout_s: float
     heartbeat_timeout_s: float
     ready_file: Path | None
+    dashboard: bool = False
 
     def arguments(self, *, with_accept: bool) -> list[str]:
         """For a driver that is to do the same. What was accepted was accepted for one start, not for each."""
@@ -59,6 +63,7 @@ class RunOptions:
         given += ["--spark-log"] if self.shows_spark_log else []
         given += ["--api"] if self.api else []
         given += [] if self.api_bind is None else [f"--api-bind={self.api_bind}"]
+        given += ["--dashboard"] if self.dashboard else []
         given += [f"--log={self.log.value}"]
         return given + (["--json"] if self.json else [])
 
@@ -81,6 +86,7 @@ def run(
     ] = None,
     api: Api = False,
     api_bind: ApiBind = None,
+    dashboard: Dashboard = False,
     log: LogLines = Log.TEXT,
     restart: Annotated[
         str | None,
@@ -113,6 +119,7 @@ def run(
         log=log,
         api=api,
         api_bind=api_bind,
+        dashboard=dashboard,
         stop_timeout_s=_seconds(stop_timeout, "--stop-timeout", at_least=1),
         heartbeat_timeout_s=_seconds(heartbeat_timeout, "--heartbeat-timeout", at_least=2),
         ready_file=ready_file,
@@ -122,7 +129,7 @@ def run(
 
 def _begin(options: RunOptions, supervisor: ToSupervisor | None, wanted: RestartStrategy | None) -> None:
     """As a driver, where there is a supervisor or need be none; else as one."""
-    job = with_api(load_job(options.target), asked=options.api, bind=options.api_bind)
+    job = with_api(load_job(options.target), asked=options.api, bind=options.api_bind, dashboard=options.dashboard)
     strategy = job.restart if wanted is None else wanted
     if supervisor is not None:
         drive(job, options, supervisor)

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from onceward.api.app import answer_errors
 from onceward.clock import SystemClock
-from onceward.dashboard import hand, tables
+from onceward.dashboard import hand, saving, tables
 from onceward.dashboard.config import DashboardConfig
 from onceward.dashboard.detail import epoch_detail, job_detail, settings
 from onceward.dashboard.gate import Gate
@@ -78,6 +78,14 @@ class Signed(Wanted):
 
     because: str = Field("", max_length=2000)
     who: str = Field("", max_length=200)
+
+
+class Folder(BaseModel):
+    """Where a savepoint goes, on the driver's host."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str = Field(min_length=1, max_length=1000)
 
 
 class Login(BaseModel):
@@ -246,6 +254,18 @@ def act(request: Request, job: JobId, wanted: Signed) -> Response:
 def rejected(request: Request, job: JobId) -> Response:
     """The rows that a target does not take."""
     return _answer(hand.rejected(_shown(request).view(job)))
+
+
+@router.get("/jobs/{job}/savepoints")
+def savepoints(request: Request, job: JobId) -> Response:
+    """Those that the running driver was asked for."""
+    return _answer(saving.savepoints(_shown(request).view(job), read_only=_shown(request).config.read_only))
+
+
+@router.post("/jobs/{job}/savepoints")
+def take(request: Request, job: JobId, wanted: Folder) -> Response:
+    """Begin to take one beside the running job."""
+    return _answer(saving.take(_shown(request).view(job), wanted.folder))
 
 
 @router.get("/jobs/{job}/verify")

@@ -72,7 +72,7 @@ class Gate:
         """Without the prefix, whether a proxy has taken it off or not."""
         for prefix in (self._base, self._config.prefix):
             if prefix and (path == prefix or path.startswith(f"{prefix}/")):
-                path = path[len(prefix) :] or "/"
+                path = path[len(prefix) :]
         return path
 
     def _answer(self, scope: Scope, headers: Mapping[str, list[str]]) -> Response | None:
@@ -80,6 +80,9 @@ class Gate:
         if not named_as_ours(hosts, scope, self._names):
             return refused(403, "ForeignHost", "this server does not answer to that name", "see --name")
         is_page = scope["method"] in _SAFE and not scope["path"].startswith("/api/")
+        if is_page and scope["path"] == "":
+            # Its addresses are relative, so the page must be asked for as a folder.
+            return RedirectResponse(f"{self._config.prefix}{self._base}/", status_code=307)
         if is_page and scope["path"] == "/":
             # A link in another page may lead here. The page has nothing of a job in it.
             return self._entered(scope)

@@ -15,6 +15,7 @@ from onceward.api import Discovery, Driver, DriverGone, NoDriver, find_driver, r
 from onceward.api.served import Served
 
 if TYPE_CHECKING:
+    from fastapi import Request
     from pydantic import BaseModel
 
 ATTEMPTS: Final = 12
@@ -26,6 +27,10 @@ class Live(Protocol):
 
     def get(self, path: str) -> Any:
         """The JSON of an endpoint."""
+        ...
+
+    def take_savepoint(self, folder: str) -> Any:
+        """Begin to take one; what is known of it so far."""
         ...
 
 
@@ -60,12 +65,11 @@ class InProcess:
 
     def get(self, path: str) -> Any:
         """As the API would answer it."""
-        from fastapi import HTTPException, Request
+        from fastapi import HTTPException
 
         from onceward.api import routes
 
-        # All that an endpoint asks of a request.
-        request = cast(Request, SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(served=self.served))))
+        request = self._request()
         try:
             match path.partition("?")[0].split("/")[2:]:
                 case ["status"]:
@@ -76,6 +80,8 @@ class InProcess:
                     answer = routes.epochs(request, limit=ATTEMPTS)
                 case ["epochs", number]:
                     answer = routes.epoch(request, int(number))
+                case ["savepoints"]:
+                    answer = routes.savepoints(request)
                 case ["transactions"]:
                     answer = routes.transactions(request, fresh=True)
                 case _:
@@ -83,6 +89,21 @@ class InProcess:
         except HTTPException as error:
             raise DriverGone(str(error.detail)) from error
         return answer.model_dump(mode="json")
+
+    def take_savepoint(self, folder: str) -> Any:
+        """As the API would."""
+        from fastapi import HTTPException
+
+        from onceward.api import models, routes
+
+        try:
+            return routes.take_savepoint(self._request(), models.SavepointWanted(folder=folder)).model_dump(mode="json")
+        except HTTPException as error:
+            raise DriverGone(str(error.detail)) from error
+
+    def _request(self) -> Request:
+        """All that an endpoint asks of one."""
+        return cast("Request", SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(served=self.served))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from onceward.api import ApiConfig
+from onceward.demo.pageviews import WATCHED
 from onceward.job import Job
 from onceward.sinks import FileSink, SQLiteSink
 
@@ -31,6 +34,8 @@ def onceward_job(folder: Path) -> Job:
         ],
         output_mode="update",
         trigger="available-now",
+        # So that whoever watches sees more than the files: see `play`.
+        api=ApiConfig() if WATCHED in os.environ else None,
     )
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+WATCHED = "ONCEWARD_DEMO_WATCHED"
+"""In the environment of a driver that the dashboard is to ask."""
 APPS = ("news", "mail", "maps", "music", "shop")
 Update = tuple[str, int]
 """An app and its page views so far: one row of the output."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from onceward.demo.pageviews import (
+    WATCHED,
     Audit,
     compare,
     expected_updates,
@@ -55,14 +57,18 @@ class DriverFailed(OncewardError):
     """The driver ended without being killed; its folder is left for a look."""
 
 
-def play(*, kills: int = 5, seed: int | None = None, folder: str | None = None, quiet: bool = False) -> DemoResult:
-    """Run it all. The work folder is temporary unless one is given; it must not exist yet."""
+def play(
+    *, kills: int = 5, seed: int | None = None, folder: str | None = None, quiet: bool = False, watch: bool = False
+) -> DemoResult:
+    """Run it all. The work folder is temporary unless one is given; it must not exist yet. With `watch` the dashboard
+    shows it in a browser, and stays until Ctrl-C."""
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     console = Console(highlight=False, quiet=quiet, soft_wrap=True)
     work = Path(folder).resolve() if folder else Path(tempfile.mkdtemp(prefix="onceward-demo-"))
     if folder and work.exists():
         raise OncewardError(f"{work} exists already", hint="name a folder that does not exist yet")
     started = time.monotonic()
+    dashboard: subprocess.Popen[bytes] | None = None
     try:
         write_input(work / "input", files=FILES, views_per_file=VIEWS_PER_FILE, seed=seed)
         console.print(
@@ -71,16 +77,26 @@ def play(*, kills: int = 5, seed: int | None = None, folder: str | None = None, 
             "  [bold yellow]naive[/]     the same counts, appended to SQLite and Parquet in a plain foreachBatch\n"
             f"the driver will be killed with SIGKILL {kills} times (seed {seed})\n"
         )
+        if watch:
+            os.environ[WATCHED] = "1"
+            dashboard = subprocess.Popen([sys.executable, "-m", "onceward", "dashboard", str(work), "--open"])
         _kill_and_restart(work, kills=kills, chance=random.Random(seed), console=console)
         result = _audit(work, seed=seed, kills=kills, seconds=time.monotonic() - started)
         _show(result, console)
         if folder:
             console.print(f"\nleft in {work}; try: onceward status {work}/onceward-checkpoint")
+        if dashboard is not None:
+            console.print("\nthe dashboard stays until Ctrl-C")
+            with contextlib.suppress(KeyboardInterrupt):
+                dashboard.wait()
         return result
     except DriverFailed:
         folder = str(work)
         raise
     finally:
+        if dashboard is not None and dashboard.poll() is None:
+            dashboard.terminate()
+            dashboard.wait()
         if not folder:
             shutil.rmtree(work, ignore_errors=True)
 

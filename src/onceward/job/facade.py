@@ -78,11 +78,12 @@ class Job:
     patiently epochs are made, and in what state is kept. `keep_published` ("24 hours", or a number of epochs) keeps
     what write-ahead sinks have published, so that `onceward replay` can send it again to a target that was restored.
     `keep_history` says for how many epochs, or how long, `onceward checkpoints` can tell what became of each. `api` (an
-    `ApiConfig`) lets programs on this host ask the running job and stop it; None: nobody can. `restart` says whether,
-    when and how often the job is started again after a failure that a restart mends: by `onceward run` in a new
-    process, by `run` in this one, by `start` never. `operators` names the pipeline's stateful operators in the order
-    data flows, `sources` its sources: by these names a savepoint gives each what is its own when the pipeline has
-    changed. `hooks` are called at each step of an epoch. `options` go to Spark's `writeStream`.
+    `ApiConfig`) lets programs on this host ask the running job and stop it; None: nobody can. `dashboard` shows the
+    running job on a page, beside the API, and prints its address on standard error. `restart` says whether, when and
+    how often the job is started again after a failure that a restart mends: by `onceward run` in a new process, by
+    `run` in this one, by `start` never. `operators` names the pipeline's stateful operators in the order data flows,
+    `sources` its sources: by these names a savepoint gives each what is its own when the pipeline has changed. `hooks`
+    are called at each step of an epoch. `options` go to Spark's `writeStream`.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Job:
     keep_published: str | int = 0
     keep_history: str | int = 10_000
     api: ApiConfig | None = None
+    dashboard: bool = False
     restart: RestartStrategy = field(default_factory=NoRestart)
     operators: Sequence[str] | None = None
     sources: Sequence[str] | None = None
@@ -154,7 +156,11 @@ class Job:
         observers: Observers | None = None
         try:
             observers = Observers(
-                local_path(self.checkpoint), self.keep_history, sinks=[sink.name for sink in self.sinks], api=self.api
+                local_path(self.checkpoint),
+                self.keep_history,
+                sinks=[sink.name for sink in self.sinks],
+                api=self.api,
+                dashboard=self.dashboard,
             )
             with about(job=self.name):
                 return self._started(spark, accept, watchdog, held, observers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +16,7 @@ from onceward.api.config import ApiConfig
 from onceward.clock import SystemClock
 from onceward.contracts import AnySink
 from onceward.contracts.events import Listener
+from onceward.dashboard.beside import PATH, page_beside
 from onceward.epoch import RunContext
 from onceward.history import HistoryLog, Recorder, log_event
 from onceward.identity import SinkName
@@ -32,15 +35,24 @@ class Observers:
     """Of one run. Made before it, so that what cannot be had is told before anything moves; closed with it."""
 
     def __init__(
-        self, checkpoint: Path, keep_history: str | int, *, sinks: Iterable[SinkName], api: ApiConfig | None = None
+        self,
+        checkpoint: Path,
+        keep_history: str | int,
+        *,
+        sinks: Iterable[SinkName],
+        api: ApiConfig | None = None,
+        dashboard: bool = False,
     ) -> None:
         self._checkpoint = checkpoint
         self._server: ApiServer | None = None
         self._meter: Meter | None = None
-        if api is not None:
+        self._entrance = ""
+        if api is not None or dashboard:
             from onceward.api.server import ApiServer
 
-            self._server = ApiServer(api)
+            page = page_beside(checkpoint, token := secrets.token_urlsafe(32), api) if dashboard else None
+            self._server = ApiServer(api or ApiConfig(), beside=page)
+            self._entrance = f"{self._server.url}{PATH}/?token={token}" if dashboard else ""
             from onceward.metrics import Meter
 
             self._meter = Meter(sinks)
@@ -85,6 +97,10 @@ class Observers:
                 removes_checkpoint=removes_checkpoint,
             )
         )
+
+        if self._entrance:
+            # Not into the log: whoever has this address may look.
+            print(f"the dashboard is at {self._entrance}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """The run has ended. May be called again."""

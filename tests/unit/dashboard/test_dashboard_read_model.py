@@ -26,7 +26,17 @@ def test_a_running_job_and_a_stopped_one_have_one_shape(live: Client, stopped: C
     assert running.keys() == still.keys()
     assert (running["live"], still["live"]) == (True, False)
     assert running["id"] == still["id"]
-    for view in ("", "/epochs", "/timeline", "/summary", "/settings", "/lives", "/transactions", "/epochs/1"):
+    for view in (
+        "",
+        "/epochs",
+        "/timeline",
+        "/summary",
+        "/settings",
+        "/lives",
+        "/transactions",
+        "/epochs/1",
+        "/savepoints",
+    ):
         one, other = (client.get(f"/api/jobs/{running['id']}{view}").json for client in (live, stopped))
         assert one.keys() == other.keys(), view
 
@@ -163,4 +173,23 @@ def test_a_prefix_is_taken_off_whether_the_proxy_does_or_not(checkpoint: Path) -
     for path in ("/team/onceward/api/jobs", "/api/jobs"):
         assert client.get(path).status == 200
     assert client.get("/team/onceward/").status == 200
-    assert client.get("/team/onceward").status in (200, 303)
+    assert client.get("/team/onceward").headers["location"] == "/team/onceward/"
+
+
+def test_in_the_driver_the_page_stands_beside_the_api_with_a_token_of_its_own(world: World, checkpoint: Path) -> None:
+    from onceward.api import ApiConfig
+    from onceward.api.app import guarded_app
+    from onceward.api.server import _Both
+    from onceward.dashboard.beside import PATH, page_beside
+
+    beside = page_beside(checkpoint, "another-token-for-the-page", None)
+    both = Client(_Both(guarded_app(world.served, ApiConfig(), TOKEN), PATH, beside.app(world.served)))
+    assert both.get(f"{PATH}/").status == 200
+    assert both.get(PATH).headers["location"] == f"{PATH}/"
+    entered = both.get(f"{PATH}/?token=another-token-for-the-page")
+    assert f"Path={PATH}/" in entered.headers["set-cookie"]
+    cookie = {"Cookie": entered.headers["set-cookie"].partition(";")[0]}
+    assert both.get(f"{PATH}/api/jobs", cookie).json["jobs"][0]["live"] is True
+    assert both.get("/v1/status", cookie).status == 401, "the page's key does not open the API"
+    assert both.get("/v1/status", {"Authorization": f"Bearer {TOKEN}"}).status == 200
+    assert both.get(f"{PATH}/api/jobs", {"Authorization": f"Bearer {TOKEN}"}).status == 401

@@ -25,11 +25,11 @@ export function render(job, { here }) {
     h("section.card", { "aria-label": "Now" }, stats([
       ["Newest decided", epochText(job.decided)],
       ["Newest published", epochText(job.settled)],
-      ["Waiting to be published", waiting, job.unpublished > 1 ? "warn" : ""],
+      ["Waiting", waiting, job.unpublished > 1 ? "warn" : ""],
       ["Rows a second", compact(job.rows_per_s)],
       ["Decision to visible", seconds(job.delay)],
       job.live ? ["Transactions in doubt", count(doubt)] : null,
-      ["Drivers so far", count(job.runs)],
+      ["Drivers so far", job.complete ? count(job.runs) : "…"],
     ])),
     flow(job),
     h("section.card", h("header", h("h2", "Timeline of epochs"), h("a", { href: `#/job/${here.job}/epochs` }, "All epochs")),
