@@ -73,9 +73,10 @@ function morph(old, fresh) {
   }
   // A chart, or a form that someone is filling in, looks after itself.
   if (old.hasAttribute("data-own")) return;
-  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
-  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-  if (fresh.style?.flexGrow) old.style.flexGrow = fresh.style.flexGrow;
+  // Style goes by its properties: as an attribute the page's policy refuses it.
+  for (const { name } of [...old.attributes]) if (name !== "style" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  if (old.style && old.style.flexGrow !== fresh.style.flexGrow) old.style.flexGrow = fresh.style.flexGrow;
   for (const key of Object.keys(old[HANDLERS] || {})) if (!fresh[HANDLERS]?.[key]) old[key] = null;
   for (const [key, act] of Object.entries(fresh[HANDLERS] || {})) handle(old, key, act);
   morphChildren(old, fresh);
