@@ -29,13 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """In-process, two cores, few partitions, no user interface."""
+def spark(tmp_path_factory: pytest.TempPathFactory, connector_jars: str) -> Iterator[SparkSession]:
+    """In-process, two cores, few partitions, no user interface, able to read Kafka."""
     os.environ["PYTHONPATH"] = python_path()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2]").appName("onceward-tests")
-    for key, value in SPARK_SETTINGS.items():
+    for key, value in {**SPARK_SETTINGS, "spark.jars": connector_jars}.items():
         builder = builder.config(key, value)
     folder = tmp_path_factory.mktemp("spark")
     builder = builder.config("spark.sql.warehouse.dir", str(folder)).config("spark.local.dir", str(folder))

@@ -15,11 +15,13 @@ from typing import Any
 
 import confluent_kafka as client
 import pytest
+from pyspark.sql import SparkSession
 
 from onceward.testing.servers import SOON_BACK, KafkaServer, PostgresServer
 
 from .console import ConsoleReader
-from .processes import ended_at_last, kill, run_to_end, said, start
+from .kafka_counting import counting
+from .processes import ended_at_last, kill, start
 from .servers import Tables, starts
 from .workspace import SparkWorkspace, wait_until
 
@@ -87,9 +89,13 @@ def stage(workspace: SparkWorkspace, postgres: PostgresServer, connector: dict[s
         yield Stage(workspace, broker, database, connector)
 
 
-@pytest.mark.parametrize("lives", [4, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.soak)])
 def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_once(
-    lives: int, stage: Stage, record_property: pytest.RecordProperty, record_sweep: list[str]
+    kills: int,
+    stage: Stage,
+    spark: SparkSession,
+    record_property: pytest.RecordProperty,
+    record_sweep: list[str],
 ) -> None:
     seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
     print(f"ONCEWARD_SEED={seed}")
@@ -97,11 +103,10 @@ def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_o
     dice = random.Random(seed)
     workspace, tables = stage.workspace, Tables(stage.database)
     with ConsoleReader(stage.broker, "pv", partitions=2, folder=workspace.work) as reader:
-        while stage.kills["driver"] < lives:
+        while stage.kills["driver"] < kills:
             stage.view(dice)
             stage.live_and_die(dice)
-        code = run_to_end(workspace, *COMMAND, **stage.config())
-        assert code == 0, said(workspace)
+        counting(workspace.work, kafka=stage.broker.bootstrap, postgres=stage.database.url).run(spark)
         changes = tables.query("SELECT app, count, luck FROM changes")
         wait_until(lambda: len(reader.rows()) >= len(changes), "the reader has caught up")
         read = [(row["app"], row["count"], row["luck"]) for row in reader.rows()]

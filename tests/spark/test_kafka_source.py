@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -19,13 +18,13 @@ from onceward.sources import KafkaSource, OffsetRange, offset_ranges
 from onceward.sources.brokers import Brokers
 from onceward.testing.servers import KafkaServer
 
+from .kafka_counting import counting
 from .processes import ended_at_last, kill, run_to_end, said, start
 from .workspace import SparkWorkspace, wait_until
 
 pytestmark = pytest.mark.cluster
 JOB = Path(__file__).with_name("kafka_counting.py")
 COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(JOB), "--json", "--spark-log"]
-Run = Callable[..., int]
 APPS = ("maps", "mail", "news")
 
 
@@ -68,18 +67,12 @@ def total(broker: KafkaServer) -> int:
     return sum(dict(counts(broker)).values())
 
 
-@pytest.fixture
-def run(workspace: SparkWorkspace, broker: KafkaServer, connector: dict[str, str]) -> Run:
-    """Runs the job to its end."""
-    return partial(run_to_end, workspace, *COMMAND, kafka=broker.bootstrap, settings=connector)
-
-
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("connector")
 def test_counts_from_kafka_reach_kafka_once_and_offsets_are_shown(
-    workspace: SparkWorkspace, broker: KafkaServer, run: Run
+    workspace: SparkWorkspace, broker: KafkaServer, spark: SparkSession
 ) -> None:
     view(broker, 200)
-    assert run() == 0, said(workspace)
+    counting(workspace.work, kafka=broker.bootstrap).run(spark)
     checkpoint = workspace.work / "checkpoint"
     assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "the last count of each app"
     assert len(counts(broker)) == len(set(counts(broker))), "no count came twice"
@@ -100,29 +93,31 @@ def lag(broker: KafkaServer) -> dict[int, int]:
     return {place.partition: place.offset for place in places}
 
 
+@pytest.mark.usefixtures("connector")
 def test_records_that_are_gone_stop_the_job_with_their_ranges_unless_accepted(
-    workspace: SparkWorkspace, broker: KafkaServer, run: Run
+    workspace: SparkWorkspace, broker: KafkaServer, spark: SparkSession
 ) -> None:
     view(broker, 200)
-    assert run() == 0, said(workspace)
+    counting(workspace.work, kafka=broker.bootstrap).run(spark)
     view(broker, 200)
     admin = broker.admin()
     for done in admin.delete_records([client.TopicPartition("views", 1, 450)]).values():
         done.result(30)
     source = KafkaSource(broker.bootstrap, topics="views")
     assert source.lost(workspace.work / "checkpoint") == [OffsetRange("views", 1, 300, 450)]
-    assert run() == 1
-    assert "views-1: 300 to 449 (150 records)" in said(workspace)
+    with pytest.raises(SourceDataLost, match=r"views-1: 300 to 449 \(150 records\)"):
+        counting(workspace.work, kafka=broker.bootstrap).run(spark)
     assert dict(counts(broker)) == dict.fromkeys(APPS, 200), "nothing was read past the gap"
-    assert run(accept_loss=True) == 0, said(workspace)
+    counting(workspace.work, kafka=broker.bootstrap, accept_loss=True).run(spark)
     assert sum(dict(counts(broker)).values()) == 1200 - 150
 
 
+@pytest.mark.usefixtures("connector")
 def test_a_topic_that_was_made_anew_or_is_gone_stops_the_job_unless_accepted(
-    broker: KafkaServer, run: Run, workspace: SparkWorkspace
+    broker: KafkaServer, workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
     view(broker, 200)
-    assert run() == 0, said(workspace)
+    counting(workspace.work, kafka=broker.bootstrap).run(spark)
     source, nobody = KafkaSource(broker.bootstrap, topics="views"), cast(SparkSession, None)
     broker.delete_topics("views")
     with pytest.raises(SourceDataLost, match=r"views-0: all from 300 on \(the partition is gone\), views-1"):
@@ -131,17 +126,18 @@ def test_a_topic_that_was_made_anew_or_is_gone_stops_the_job_unless_accepted(
     view(broker, 10)
     with pytest.raises(SourceDataLost, match=r"views-0: all from 300 on \(the topic was made anew, and ends at 15\)"):
         source.load(nobody, workspace.checkpoint)
-    assert run(accept_loss=True) == 0, said(workspace)
+    counting(workspace.work, kafka=broker.bootstrap, accept_loss=True).run(spark)
     view(broker, 5)
-    assert run() == 0, said(workspace)
+    counting(workspace.work, kafka=broker.bootstrap).run(spark)
     assert dict(counts(broker)) == dict.fromkeys(APPS, 205), "goes on behind what the new topic had by then"
 
 
 def test_partitions_that_are_added_while_running_are_read_and_another_number_of_cores_goes_on(
-    broker: KafkaServer, run: Run, workspace: SparkWorkspace, connector: dict[str, str]
+    broker: KafkaServer, workspace: SparkWorkspace, connector: dict[str, str]
 ) -> None:
     view(broker, 100)
-    process = start(workspace, *COMMAND, kafka=broker.bootstrap, settings=connector, trigger="500 milliseconds")
+    config = {"kafka": broker.bootstrap, "settings": connector}
+    process = start(workspace, *COMMAND, **config, trigger="500 milliseconds")
     with ended_at_last(process):
         wait_until(lambda: total(broker) == 300 or process.poll() is not None, "the job has counted all")
         assert process.poll() is None, said(workspace)
@@ -152,7 +148,7 @@ def test_partitions_that_are_added_while_running_are_read_and_another_number_of_
         kill(process)
     broker.grow_topic("views", partitions=7)
     view(broker, 100, partitions=7)
-    assert run(master="local[1]") == 0, said(workspace)
+    assert run_to_end(workspace, *COMMAND, **config, master="local[1]") == 0, said(workspace)
     assert dict(counts(broker)) == dict.fromkeys(APPS, 300)
     assert len(counts(broker)) == len(set(counts(broker))), "no count came twice"
 

@@ -9,6 +9,7 @@ import socket
 import tempfile
 
 import pytest
+from pyspark.sql import SparkSession
 
 from onceward.restart import How
 from onceward.restart.driver_process import living_members
@@ -46,7 +47,7 @@ def kill_somehow(job: Supervised, driver: int, number: int) -> None:
             kill_all(driver)
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.soak)])
 def test_killed_stopped_and_orphaned_drivers_are_replaced_and_each_row_arrives_once(
     workspace: SparkWorkspace, kills: int, record_property: pytest.RecordProperty
 ) -> None:
@@ -95,7 +96,7 @@ def test_killed_stopped_and_orphaned_drivers_are_replaced_and_each_row_arrives_o
 
 
 def test_a_jvm_that_runs_out_of_memory_is_replaced_and_a_crash_loop_ends_with_its_history(
-    workspace: SparkWorkspace,
+    workspace: SparkWorkspace, spark: SparkSession
 ) -> None:
     workspace.add_files(3)
     (workspace.work / "exhaust").touch()
@@ -113,9 +114,7 @@ def test_a_jvm_that_runs_out_of_memory_is_replaced_and_a_crash_loop_ends_with_it
     history = words[words.index("how it came to this") :]
     assert history.count("JvmEnded") == 2, history
     assert "RestartsExhausted: tested is not started again: 2 failures" in history
-    (workspace.work / "exhaust").unlink()
-    with supervised(workspace, "--restart", "fixed-delay:1:0", exhaust="begin", epoch=1) as job:
-        assert job.process.wait(PATIENCE_S) == 0, said(workspace)
+    workspace.job().run(spark)
     workspace.expect_exactly_once()
     workspace.expect_nothing_staged()
 

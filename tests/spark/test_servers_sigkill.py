@@ -18,7 +18,6 @@ from .servers import COMMAND, Servers, Tables, starts
 from .workspace import ROWS, SparkWorkspace, expect_exactly_once, wait_until
 
 pytestmark = pytest.mark.cluster
-KILLS = 6
 
 
 class Watcher:
@@ -63,8 +62,9 @@ class Watcher:
                     self.sights.add(f"{table} shows {ids} of the {ROWS} rows of file {file}")
 
 
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.soak)])
 def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one_computation(
-    workspace: SparkWorkspace, servers: Servers, record_property: pytest.RecordProperty
+    workspace: SparkWorkspace, servers: Servers, kills: int, record_property: pytest.RecordProperty
 ) -> None:
     seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
     print(f"ONCEWARD_SEED={seed}")
@@ -72,7 +72,7 @@ def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one
     dice = random.Random(seed)
     tables = Tables(servers.postgres)
     with Watcher(tables, workspace) as watcher:
-        for number in range(KILLS):
+        for number in range(kills):
             workspace.add_files(dice.randrange(3, 6))
             live_and_die(workspace, servers, dice, kills_servers=number % 2 == 1)
         code = run_to_end(workspace, *COMMAND, **servers.urls)

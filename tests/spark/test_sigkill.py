@@ -15,8 +15,6 @@ from .processes import ended_at_last, kill, run_to_end, said, signal_session, st
 from .reader import Reader
 from .workspace import SparkWorkspace, wait_until
 
-KILLS = 3
-
 # One start each, on one checkpoint. A point in recovery needs what the death before it left behind.
 POINTS = [
     {"die": "begin", "epoch": 1},
@@ -53,18 +51,19 @@ def test_killed_at_every_named_point_each_row_arrives_once_and_from_one_computat
     assert reader.looks > len(POINTS)
 
 
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.soak)])
 def test_killed_at_random_a_reader_never_sees_a_duplicate_or_anything_early(
-    workspace: SparkWorkspace, record_property: pytest.RecordProperty
+    workspace: SparkWorkspace, spark: SparkSession, kills: int, record_property: pytest.RecordProperty
 ) -> None:
     seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
     print(f"ONCEWARD_SEED={seed}")
     record_property("seed", seed)
     dice = random.Random(seed)
     with Reader(workspace) as reader:
-        for _ in range(KILLS):
+        for _ in range(kills):
             workspace.add_files(dice.randrange(3, 7))
             start_and_kill(workspace, small=dice.choice([0, 1000]), after_s=dice.uniform(0.0, 5.0))
-        assert run_to_end(workspace) == 0, said(workspace)
+        workspace.job().run(spark)
     workspace.expect_exactly_once()
     workspace.expect_nothing_staged()
     assert not reader.sights, f"seed {seed}: {reader.sights}"
@@ -99,7 +98,7 @@ def test_paused_drivers_that_wake_after_a_takeover_are_fenced(workspace: SparkWo
             paused = workspace.work / "paused-pre-commit"
             wait_until(lambda: paused.exists() or second.poll() is not None, "the second pauses")
             signal_session(second, signal.SIGSTOP)
-            assert run_to_end(workspace) == 0, said(workspace)
+            workspace.job().run(spark)
             workspace.expect_exactly_once()
             (workspace.work / "go-begin").touch()
             (workspace.work / "go-pre-commit").touch()
