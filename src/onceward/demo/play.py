@@ -31,7 +31,8 @@ from onceward.demo.pageviews import (
 from onceward.errors import OncewardError
 from onceward.spark.checkpoint import SparkLogs
 
-FILES = 24
+FILES_PER_START = 4
+"""An epoch has one. A start is killed after two or three of them, so that there is work left for the last."""
 VIEWS_PER_FILE = 2000
 _PATIENCE_S = 180.0
 _ERROR = re.compile(r"[\w.]*(Error|Exception|Fenced|Lost|Refused|Failed)\b.*:")
@@ -67,12 +68,13 @@ def play(
     work = Path(folder).resolve() if folder else Path(tempfile.mkdtemp(prefix="onceward-demo-"))
     if folder and work.exists():
         raise OncewardError(f"{work} exists already", hint="name a folder that does not exist yet")
+    files = FILES_PER_START * (kills + 1)
     started = time.monotonic()
     dashboard: subprocess.Popen[bytes] | None = None
     try:
-        write_input(work / "input", files=FILES, views_per_file=VIEWS_PER_FILE, seed=seed)
+        write_input(work / "input", files=files, views_per_file=VIEWS_PER_FILE, seed=seed)
         console.print(
-            f"{FILES * VIEWS_PER_FILE:,} page views of 5 apps, {FILES} epochs; two jobs in one Spark driver:\n"
+            f"{files * VIEWS_PER_FILE:,} page views of 5 apps, {files} epochs; two jobs in one Spark driver:\n"
             "  [bold green]onceward[/]  counts per app into SQLite (upsert) and Parquet, exactly-once\n"
             "  [bold yellow]naive[/]     the same counts, appended to SQLite and Parquet in a plain foreachBatch\n"
             f"the driver will be killed with SIGKILL {kills} times (seed {seed})\n"
@@ -80,7 +82,7 @@ def play(
         if watch:
             os.environ[WATCHED] = "1"
             dashboard = subprocess.Popen([sys.executable, "-m", "onceward", "dashboard", str(work), "--open"])
-        _kill_and_restart(work, kills=kills, chance=random.Random(seed), console=console)
+        _kill_and_restart(work, files=files, kills=kills, chance=random.Random(seed), console=console)
         result = _audit(work, seed=seed, kills=kills, seconds=time.monotonic() - started)
         _show(result, console)
         if folder:
@@ -101,7 +103,7 @@ def play(
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _kill_and_restart(work: Path, *, kills: int, chance: random.Random, console: Console) -> None:
+def _kill_and_restart(work: Path, *, files: int, kills: int, chance: random.Random, console: Console) -> None:
     done = 0
     while True:
         driver = _start(work)
@@ -110,7 +112,7 @@ def _kill_and_restart(work: Path, *, kills: int, chance: random.Random, console:
                 console.print("left alone, it works off the rest ...")
                 _finish(driver, work)
                 return
-            where = _wait_for_a_bad_moment(driver, work, chance, after_a_write=done % 2 == 0)
+            where = _wait_for_a_bad_moment(driver, work, chance, files=files, after_a_write=done % 2 == 0)
             if driver.poll() is not None:
                 _finish(driver, work)
                 console.print("the input was worked off before the next kill")
@@ -122,7 +124,7 @@ def _kill_and_restart(work: Path, *, kills: int, chance: random.Random, console:
         done += 1
         ours, naive = SparkLogs(work / "onceward-checkpoint"), SparkLogs(work / "naive-checkpoint")
         console.print(
-            f"[red]SIGKILL {done}[/]  {where}; onceward had decided epoch {ours.decided()} of {FILES - 1}, "
+            f"[red]SIGKILL {done}[/]  {where}; onceward had decided epoch {ours.decided()} of {files - 1}, "
             f"naive {naive.decided()}"
         )
 
@@ -140,11 +142,11 @@ def _start(work: Path) -> subprocess.Popen[bytes]:
 
 
 def _wait_for_a_bad_moment(
-    driver: subprocess.Popen[bytes], work: Path, chance: random.Random, *, after_a_write: bool
+    driver: subprocess.Popen[bytes], work: Path, chance: random.Random, *, files: int, after_a_write: bool
 ) -> str:
     """Let both jobs get on a little, then return at a moment that hurts: just after a write, or at random."""
     ours, naive = SparkLogs(work / "onceward-checkpoint"), SparkLogs(work / "naive-checkpoint")
-    ours_goal, naive_goal = (min(log.planned() + 2, FILES - 2) for log in (ours, naive))
+    ours_goal, naive_goal = (min(log.planned() + 2, files - 2) for log in (ours, naive))
     _poll(driver, lambda: ours.planned() >= ours_goal and naive.planned() >= naive_goal)
     if not after_a_write:
         delay = chance.uniform(0.0, 1.0)
