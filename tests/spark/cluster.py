@@ -15,11 +15,13 @@ from .processes import ended_at_last
 from .workspace import python, python_path, wait_until
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+# With the archive of classes that `make test` names, if it does.
+JAVA_OPTIONS = " ".join([os.environ.get("SPARK_SUBMIT_OPTS", ""), "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]).strip()
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.memory": "512m",
 }
 
@@ -52,7 +54,7 @@ def daemon(log: Path, name: str, *arguments: str, first: Sequence[str] = ()) -> 
         **os.environ,
         "PYSPARK_PYTHON": python(),
         "PYTHONPATH": python_path(),
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
         "SPARK_DAEMON_MEMORY": "512m",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ def submit_arguments(master: str = "local[2]", **more: str) -> str:
     """What Spark is told through its environment variable."""
     settings = {**SPARK_SETTINGS, **more}
     options = settings.pop("spark.driver.extraJavaOptions")
-    confs = " ".join(f"--conf {key}={value}" for key, value in settings.items())
+    confs = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in settings.items())
     return f'--master {master} --driver-java-options "{options}" {confs} pyspark-shell'
 
 
