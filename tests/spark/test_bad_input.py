@@ -134,6 +134,11 @@ WRONG_STARTS: list[tuple[str, Callable[[SparkWorkspace], Job], str]] = [
         lambda g: g.job(pipeline=lambda s: g.stream(s).groupBy("file").count(), output_mode="complete"),
         "a file is never changed",
     ),
+    (
+        "a count that cannot be appended",
+        lambda g: g.job(pipeline=lambda s: g.stream(s).groupBy("file").count()),
+        "output mode 'append' for this query",
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import os
 import re
 import sys
@@ -52,12 +53,21 @@ def spark_session(
 
     if job_file is not None and reads_kafka(job_file) and not _has_connector(given):
         given[_PACKAGES] = f"{_CONNECTOR}:{spark_version}"
+    _say_errors_once()
     try:
         with _stderr_into(log_file):
             _launch_java(name, given)
             return SparkSession.builder.appName(name).config(map={**given}).getOrCreate()
     except PySparkRuntimeError as error:
         raise missing_java(os.environ) or error from None
+
+
+def _say_errors_once() -> None:
+    """PySpark prints each error about a query as JSON on standard error, and raises it. We show it, in a line."""
+    from pyspark.logger import PySparkLogger
+
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
 
 
 def _launch_java(name: str, settings: Mapping[str, str]) -> None:

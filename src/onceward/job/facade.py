@@ -35,6 +35,7 @@ from onceward.job.options import (
     check_together,
     checked_guarantee,
     chosen_sinks,
+    refuse_output_mode,
 )
 from onceward.job.restarting import run_with_restarts
 from onceward.logs import about
@@ -234,8 +235,9 @@ class Job:
             with query_settings(frame, root, self.checkpointing):
                 query = writer.start()
                 wait_for_sources(query)
-        except BaseException:
+        except BaseException as error:
             delivery.close(timeout_s=0)
+            refuse_output_mode(error, self.output_mode)
             raise
         observers.recorder.ask(engine_reports(query))
         held.given_to(delivery, lambda: query.isActive)

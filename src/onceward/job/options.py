@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 
 from onceward.api import ApiConfig
 from onceward.clock import SystemClock
@@ -98,6 +99,15 @@ def accepted_from(accept: str | Iterable[str]) -> frozenset[Accept]:
     if unknown is not None:
         raise ConfigurationError(f"nothing called {unknown!r} can be accepted", hint=f"use one of: {', '.join(known)}")
     return frozenset(Accept(text) for text in wanted)
+
+
+def refuse_output_mode(error: BaseException, output_mode: str) -> None:
+    """Raise in words of ours where Spark does not take the query for its output mode, such as a count for append."""
+    if isinstance(error, AnalysisException) and (error.getCondition() or "").startswith("STREAMING_OUTPUT_MODE"):
+        raise ConfigurationError(
+            f"Spark does not take output mode {output_mode!r} for this query: {error}",
+            hint='say output_mode="update" or "complete" for what is counted; "append" needs a watermark there',
+        ) from None
 
 
 def check_api(api: object) -> None:

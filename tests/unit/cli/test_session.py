@@ -1,12 +1,13 @@
-"""When `onceward run` brings Spark's Kafka connector by itself."""
+"""The session of a command: when it brings Spark's Kafka connector by itself, and what it keeps to itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 
-from onceward.cli.session import _has_connector, reads_kafka
+from onceward.cli.session import _has_connector, _say_errors_once, reads_kafka
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,17 @@ def test_jars_that_somebody_has_named_are_not_replaced(tmp_path: Path, monkeypat
     assert not _has_connector({})
     (tmp_path / "spark-defaults.conf").write_text("spark.master local\nspark.jars.packages some:package:1\n")
     assert _has_connector({})
+
+
+def test_what_pyspark_says_of_an_error_beside_raising_it_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    logger.propagate = False
+    before = logger.level
+    try:
+        logger.exception("[UNRESOLVED_COLUMN]", file="job.py", line="7")
+        assert "UNRESOLVED_COLUMN" in capsys.readouterr().err, "it would be"
+        _say_errors_once()
+        logger.exception("[UNRESOLVED_COLUMN]", file="job.py", line="7")
+        assert capsys.readouterr().err == ""
+    finally:
+        logger.setLevel(before)
