@@ -119,6 +119,24 @@ def test_a_first_epoch_of_large_files_goes_to_the_executors(workspace: SparkWork
     assert [sink.processes(epoch) == {os.getpid()} for epoch in range(2)] == [False, True]
 
 
+def test_few_rows_that_are_too_many_bytes_for_the_driver_go_to_the_executors(
+    workspace: SparkWorkspace, spark: SparkSession
+) -> None:
+    def long_rows(session: SparkSession) -> DataFrame:
+        return workspace.stream(session).selectExpr("id", "array_join(transform(sequence(1, 2000), x -> uuid()), '')")
+
+    workspace.add_files(1, 20)
+    sink = RecordingSink(workspace.work / "recorded")
+    settings = spark.sparkContext._jsc.sc().conf()
+    settings.set("spark.driver.maxResultSize", "300000")
+    try:
+        workspace.job([sink], pipeline=long_rows).run(spark)
+    finally:
+        settings.remove("spark.driver.maxResultSize")
+    assert os.getpid() not in sink.processes(0)
+    assert [row["id"] for table in sink.tables(0) for row in table.to_pylist()] == workspace.ids()
+
+
 def test_a_spark_without_our_way_to_arrow_gives_the_same_rows(
     workspace: SparkWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,23 +15,32 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
+from onceward.spark.cause import text_of
+
 log = logging.getLogger("onceward")
 
 _AT_ONCE: Final = "spark.sql.limit.initialNumPartitions"
+_MOST_BYTES: Final = "spark.driver.maxResultSize"
 _CONVERTERS: Final = "org.apache.spark.sql.execution.arrow.ArrowConverters$"
 _SCALA: Final = "scala.runtime.ScalaRunTime"
 _BATCH_BYTES: Final = 4 << 20
 _ROW_BYTES: Final = 64
 
 
-def first_rows(batch: DataFrame, count: int) -> list[pa.RecordBatch]:
-    """At most so many. Fewer than that: these are all, and every partition was read to its end."""
+def first_rows(batch: DataFrame, count: int) -> list[pa.RecordBatch] | None:
+    """At most so many. Fewer than that: these are all, and every partition was read to its end. None where even so many
+    are more bytes than the driver takes."""
     plan = batch._jdf.queryExecution().executedPlan()
     session = batch.sparkSession
     # One job for as many partitions as can run at once, where Spark would begin with one; of each of them the driver
     # holds `count` rows at most. The session is the stream's own copy, so nobody else is affected.
     session.conf.set(_AT_ONCE, str(session.sparkContext.defaultParallelism))
-    rows = plan.executeTake(count)
+    try:
+        rows = plan.executeTake(count)
+    except Exception as error:
+        if _MOST_BYTES in text_of(error):
+            return None
+        raise
     try:
         return _in_arrow(session._jvm, rows, batch._jdf.schema(), count)
     except Py4JJavaError:

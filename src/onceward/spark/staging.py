@@ -181,7 +181,7 @@ def stage_on_driver(
     turns out too large nothing has been staged, and the executors compute it once more.
     """
     parts = first_rows(batch, most_rows + 1)
-    if sum(part.num_rows for part in parts) > most_rows:
+    if parts is None or sum(part.num_rows for part in parts) > most_rows:
         return None
     schema = arrow_schema(batch.schema)
     return [stage(assignment, slot=0, attempt=0, batches=[in_utc(part, schema) for part in parts])]
