@@ -13,6 +13,7 @@ from onceward.contracts import Severity
 from onceward.doctor import examine
 from onceward.errors import PipelineChanged
 from onceward.operators import Column, TopologyLog, read_topology
+from onceward.sinks import SQLiteSink
 from onceward.spark.operators import planned_topology
 from onceward.storage import LocalStorage
 
@@ -112,6 +113,24 @@ def test_a_changed_pipeline_is_refused_before_spark_plans_and_the_old_one_goes_o
     run(spark, clicks, clicks.user_then_item, operators=["by user", "by item"])
     assert sorted(row["user"] for row in clicks.in_files()) == ["ann", "bob", "cat"]
     assert [one.name for one in read_topology(clicks.checkpoint).operators] == ["by user", "by item"]
+
+
+def test_in_complete_mode_a_limit_above_an_aggregation_keeps_no_state_and_one_below_it_does(
+    spark: SparkSession, clicks: Clicks
+) -> None:
+    """Spark shows a plan as of append mode, where both keep state: the job was refused from its second start on."""
+    clicks.add(("ann", "a"), ("bob", "b"))
+    table = SQLiteSink(clicks.database, table="t", mode="replace")
+
+    def newest(session: SparkSession) -> DataFrame:
+        return clicks.clicks(session).limit(9).groupBy("item").count().orderBy(F.desc("item")).limit(2)
+
+    for item in ("c", "d"):
+        clicks.add(("ann", item))
+        clicks.job([table], pipeline=newest, output_mode="complete").run(spark)
+    kinds = [(one.number, one.kind) for one in read_topology(clicks.checkpoint).operators]
+    assert kinds == [(1, "globalLimit"), (0, "stateStoreSave")]
+    assert sorted(row["item"] for row in clicks.in_table()) == ["c", "d"]
 
 
 def test_operators_that_only_names_tell_apart_are_told_apart_by_them(spark: SparkSession, clicks: Clicks) -> None:

@@ -179,7 +179,8 @@ class Job:
     def topology(self, frame: DataFrame) -> Topology | None:
         """What the stream is made of, with the names that this job gives; None where Spark does not tell."""
         names = [str(sink.name) for sink in self.sinks]
-        return planned_topology(frame, operators=self.operators, sources=self.sources, sinks=names)
+        mode = self.output_mode
+        return planned_topology(frame, output_mode=mode, operators=self.operators, sources=self.sources, sinks=names)
 
     def _started(
         self,

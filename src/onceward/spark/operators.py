@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,12 +36,14 @@ from onceward.storage import LocalStorage
 log = logging.getLogger("onceward")
 _KEYS: Final = ("keyExpressions", "groupingAttributes")
 _SIDES: Final = ("leftKeys", "rightKeys")
+_AGGREGATIONS: Final = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
 _GIVEN = re.compile(r'name="(.*)"', re.DOTALL)
 
 
 def planned_topology(
     frame: DataFrame,
     *,
+    output_mode: str = "append",
     operators: Sequence[str] | None = None,
     sources: Sequence[str] | None = None,
     sinks: Sequence[str] = (),
@@ -49,7 +52,8 @@ def planned_topology(
     query that it cannot plan, which it then says itself at the start."""
     try:
         plan = frame._jdf.queryExecution().queryExecutionForExplain().executedPlan()
-        found = Topology(tuple(_operators(plan)), tuple(_sources(frame)), tuple(sinks))
+        stateful = _closed_up([*_operators(plan, is_complete=output_mode == "complete")])
+        found = Topology(stateful, tuple(_sources(frame)), tuple(sinks))
     except (Py4JError, PySparkException) as error:
         is_named = operators is not None or sources is not None
         log.log(
@@ -89,16 +93,27 @@ def record_topology(now: Topology | None, checkpoint: Path) -> None:
     TopologyLog(LocalStorage(checkpoint / "onceward")).write(now, since=decided + 1)
 
 
-def _operators(node: Any) -> Iterator[Operator]:
-    """In the order data flows: inputs first, the left one before the right one."""
-    for child in _all(node.children()):
-        yield from _operators(child)
+def _operators(node: Any, *, is_complete: bool) -> Iterator[Operator]:
+    """In the order data flows: inputs first, the left one before the right one.
+
+    For a look Spark plans every query as in append mode. In complete mode a limit above an aggregation keeps no state.
+    """
+    below = [one for child in _all(node.children()) for one in _operators(child, is_complete=is_complete)]
+    yield from below
     try:
         kind = str(node.shortName())
     except Py4JError:
         # Not one that writes state. Those that only read it share the number of one that does.
         return
+    if is_complete and kind == "globalLimit" and any(one.kind in _AGGREGATIONS for one in below):
+        return
     yield Operator(int(node.stateInfo().get().operatorId()), kind, keys=_keys(node))
+
+
+def _closed_up(found: Sequence[Operator]) -> tuple[Operator, ...]:
+    """Numbered without a gap, in the order of their numbers: as Spark does, which gives none to what keeps no state."""
+    numbers = sorted({one.number for one in found})
+    return tuple(replace(one, number=numbers.index(one.number)) for one in found)
 
 
 def _keys(node: Any) -> tuple[Column, ...] | None:
