@@ -107,8 +107,9 @@ export function timeline(box, here, wanted) {
     if (!data?.epoch.length) return;
     const last = data.epoch.length - 1;
     const at = state.at ?? last;
-    const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last };
-    if (event.key in moves) read(state.at === null ? last : Math.max(0, Math.min(last, moves[event.key])));
+    const step = state.at === null ? 0 : 1;
+    const moves = { ArrowLeft: at - step, ArrowRight: at + step, Home: 0, End: last };
+    if (event.key in moves) read(Math.max(0, Math.min(last, moves[event.key])));
     else if (event.key === "Enter" && state.at !== null) open(at);
     else if (event.key === "+" || event.key === "=") to(data.from[Math.max(0, at - Math.ceil(last / 4))], data.to[Math.min(last, at + Math.ceil(last / 4))]);
     else if (event.key === "-") to(Math.max(0, data.from[0] - (data.to[last] - data.from[0] + 1)), data.to[last] + (data.to[last] - data.from[0] + 1));
