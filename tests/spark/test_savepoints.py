@@ -62,7 +62,11 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return {kind: Made(kind, root / kind.replace(" ", "-"), SAVED, keeps_snapshots=True) for kind in SAVED}
 
 
-@pytest.fixture(params=list(SAVED))
+ALWAYS = ("count", "window", "join", "format-2")
+"""In every run; the others take a minute each when the soak has time."""
+
+
+@pytest.fixture(params=[kind if kind in ALWAYS else pytest.param(kind, marks=pytest.mark.soak) for kind in SAVED])
 def one(request: pytest.FixtureRequest, made: dict[str, Made], spark: SparkSession) -> Made:
     found = made[request.param]
     if found.kind == "by hand":
