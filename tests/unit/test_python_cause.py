@@ -7,7 +7,7 @@ import traceback
 import pytest
 from pyspark.errors import AnalysisException
 
-from onceward.spark.cause import in_one_line, is_programming_error, python_cause
+from onceward.spark.cause import in_one_line, is_programming_error, python_cause, python_place
 
 SPARK = "[STREAM_FAILED] Query [id = 1] terminated with exception: {python}\n\tat org.apache.spark.Some.method\n"
 
@@ -40,6 +40,13 @@ def in_spark(python: str) -> str | None:
 
 def test_it_is_the_line_of_the_exception() -> None:
     assert in_spark(raised(None)) == "KeyError: 'app'"
+
+
+def test_it_is_shown_with_its_place() -> None:
+    error = RuntimeError(SPARK.format(python=raised(ValueError("the first"))))
+    line = raised.__code__.co_firstlineno + 6
+    assert python_place(error) == f"{__file__}, line {line}"
+    assert python_place(RuntimeError('  File "job.py", line 1, in views')) is None
 
 
 def test_of_a_chain_it_is_the_one_that_came_last() -> None:

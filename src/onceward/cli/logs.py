@@ -54,4 +54,5 @@ def log_to_console(*, quiet: bool) -> None:
 def _begin(handler: logging.Handler, *, quiet: bool) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("onceward").setLevel(logging.WARNING if quiet else logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    # It prints all of a traceback through Java and back; the error itself says what was raised, and where.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)

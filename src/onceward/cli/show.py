@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from onceward.errors import OncewardError
-from onceward.spark.cause import python_cause, text_of
+from onceward.spark.cause import python_cause, python_place, text_of
 
 
 class _Diagnostics(Console):
@@ -106,6 +106,8 @@ def show_error(error: Exception, *, as_json: bool, exit_code: int) -> None:
     if as_json or _errors_are_logged:
         return
     err.print(f"[bold red]{kind if isinstance(error, OncewardError) else 'Failed'}[/]: {escape(_message(error))}")
+    if not isinstance(error, OncewardError) and (place := python_place(error)) is not None:
+        err.print(f"  [dim]at[/] {escape(place)}")
     where = [f"epoch {epoch}"] if epoch is not None else []
     where += [f"sink {sink}"] if sink is not None else []
     if where:

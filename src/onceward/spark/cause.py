@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 
 from onceward.errors import OncewardError
 
@@ -30,9 +31,25 @@ def python_cause(error: BaseException) -> str | None:
 
     Spark has nothing but the text: all of a traceback, its own stack around it.
     """
-    _, found, traceback = text_of(error).rpartition(_TRACEBACK)
-    lines = (line for line in traceback.splitlines() if line and not line[0].isspace())
-    return next(lines, None) if found else None
+    return _last_traceback(error)[1]
+
+
+def python_place(error: BaseException) -> str | None:
+    """Where that was raised, such as `job.py, line 7`; None where no Python is to blame."""
+    frames, cause = _last_traceback(error)
+    places = re.findall(r'^ +File "(.+)", line (\d+)', frames, re.MULTILINE)
+    return f"{places[-1][0]}, line {places[-1][1]}" if places and cause else None
+
+
+def _last_traceback(error: BaseException) -> tuple[str, str | None]:
+    """Its frames, and the line after them."""
+    _, found, text = text_of(error).rpartition(_TRACEBACK)
+    frames: list[str] = []
+    for line in text.splitlines() if found else ():
+        if line and not line[0].isspace():
+            return "\n".join(frames), line
+        frames.append(line)
+    return "", None
 
 
 def is_programming_error(error: BaseException) -> bool:
