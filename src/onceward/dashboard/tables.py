@@ -67,7 +67,7 @@ def within(rows: Sequence[Digest], first: int | None, last: int | None) -> Seque
 
 def timeline(rows: Sequence[Digest], first: int | None, last: int | None, *, bars: int = BARS) -> dict[str, Any]:
     """In columns. Each bar is one epoch, or the slowest of several, so that no slow one disappears in a mean; `failed`
-    is what attempts at its epochs took in vain."""
+    is what attempts at its epochs took that failed."""
     epochs = _by_epoch(within(rows, first, last))
     step = max(1, -(-len(epochs) // bars))
     groups = [epochs[place : place + step] for place in range(0, len(epochs), step)]
