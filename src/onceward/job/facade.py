@@ -222,6 +222,14 @@ class Job:
             hold=held,
             observers=observers,
         )
+        query = self._query(spark, frame, delivery)
+        observers.recorder.ask(engine_reports(query))
+        held.given_to(delivery, lambda: query.isActive)
+        return self._served(query, delivery, opened, watchdog, observers)
+
+    def _query(self, spark: SparkSession, frame: DataFrame, delivery: Delivery) -> StreamingQuery:
+        """Spark's query, which calls the delivery for each epoch."""
+        root = local_path(self.checkpoint)
         writer = (
             frame.writeStream.queryName(self.name)
             .outputMode(self.output_mode)
@@ -236,13 +244,11 @@ class Job:
             with query_settings(frame, root, self.checkpointing):
                 query = writer.start()
                 wait_for_sources(query)
+                return query
         except BaseException as error:
             delivery.close(timeout_s=0)
             refuse_output_mode(error, self.output_mode)
             raise
-        observers.recorder.ask(engine_reports(query))
-        held.given_to(delivery, lambda: query.isActive)
-        return self._served(query, delivery, opened, watchdog, observers)
 
     def _served(
         self, query: StreamingQuery, delivery: Delivery, opened: Opened, watchdog: Watchdog, observers: Observers
