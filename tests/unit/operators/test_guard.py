@@ -66,6 +66,7 @@ MISFITS = {
         of(dedupe(1, USER, "b"), dedupe(0, USER, "a")),
     ),
     "another kind": (of(dedupe(0)), of(count(0))),
+    "another kind on the same key": (of(dedupe(0, ITEM)), of(count(0))),
     "one more before": (of(count(0)), of(dedupe(1), count(0))),
     "one more after": (of(dedupe(0)), of(dedupe(1), count(0))),
     "one less": (of(dedupe(1), count(0)), of(count(0))),

@@ -142,6 +142,8 @@ def test_sources_go_by_name_by_kind_and_by_place() -> None:
     assert places(reads(files(0, "a"), files(1, "b")), reads(files(0, "b"), files(1, "a"))) == [(1, 0), (0, 1)]
     assert places(reads(files(0)), reads(files(0, kind="kafka"), files(1))) == [(None, 0), (0, 1)]
     assert places(reads(files(0), files(1)), reads(files(0, "a"), files(1, "b"))) == [(0, 0), (1, 1)]
+    with pytest.raises(PipelineChanged, match="sources of the savepoint have no place"):
+        places(reads(files(0, "a")), reads(files(0, "b")))
     gone = reads(files(0, "a"), files(1, "b"))
     with pytest.raises(PipelineChanged, match="sources of the savepoint have no place"):
         places(gone, reads(files(0, "b")))
