@@ -61,6 +61,9 @@ def store_findings(files: Files, store: Store, version: int, unique_id: str | No
     if needed.snapshot is None and store.has_families:
         what = f"no snapshot up to version {version} is there, and without one nothing tells the column families"
         yield Finding(store.folder, Severity.ERROR, what, _FIX)
+    if needed.snapshot is None and unique_id is not None and not _begins(files, store, version, unique_id):
+        what = f"no snapshot up to version {version} is there, and its newest change stands on one"
+        yield Finding(store.folder, Severity.ERROR, what, _FIX)
     if needed.snapshot is not None and (damaged := [*_snapshot(files, store, needed.snapshot, _FIX)]):
         way = _way_round(files, store, version, needed, ids)
         yield from damaged if way is None else (replace(one, severity=way[0], fix=way[1]) for one in damaged)
@@ -206,6 +209,16 @@ def _lineage(files: Files, store: Store, version: int, unique_id: str) -> dict[i
         if min(ids) == oldest:
             return ids
         oldest = min(ids)
+
+
+def _begins(files: Files, store: Store, version: int, unique_id: str) -> bool:
+    """Whether the change itself names all versions from the first one on: where no snapshot is there, Spark looks no
+    further."""
+    try:
+        named = _named_by(files, f"{store.folder}/{version}_{unique_id}.{store.provider.change}")
+    except (OSError, ValueError):
+        return True  # Which is said already.
+    return min({version, *named}) == 1
 
 
 def _named_by(files: Files, path: str) -> dict[int, str]:

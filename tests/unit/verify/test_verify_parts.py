@@ -294,11 +294,14 @@ def test_a_lineage_leads_back_beyond_a_snapshot_that_is_damaged_or_gone(tmp_path
     (tmp_path / "state/0/0/4_d.zip").unlink()
     assert findings(tmp_path, 5, "e") == []
     (tmp_path / "state/0/0/2_b.zip").unlink()
-    assert findings(tmp_path, 5, "e") == []
+    ((about, what, _),) = findings(tmp_path, 5, "e")
+    assert about == "state/0/0"
+    assert "no snapshot up to version 5 is there" in what
     (tmp_path / "state/0/0/2_b.changelog").unlink()
     assert [about for about, _, _ in findings(tmp_path, 5, "e")] == [
         "state/0/0/1_?.changelog",
         "state/0/0/2_b.changelog",
+        "state/0/0",
     ]
 
 
