@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceward.errors import ConfigurationError
-from onceward.observe.state_views import StateView, frame_of, state_views
 from onceward.sources.positions import positions, shown
 from onceward.spark.checkpoint import SparkLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from onceward.observe.state_views import StateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ def checked_epoch(checkpoint: Path, epoch: int | None) -> int:
 
 
 def _operators(spark: SparkSession, checkpoint: Path, epoch: int, most: int) -> Iterator[OperatorState]:
+    # Whoever asks where epochs stand, and not for state, need not wait for what reads it.
+    from onceward.observe.state_views import frame_of, state_views
+
     for view in sorted(state_views(checkpoint), key=lambda one: one.operator.number):
         rows = first_rows(frame_of(spark, checkpoint, view, epoch), most + 1)
         yield OperatorState(view.operator.number, _name(view), rows[:most], has_more=len(rows) > most)
