@@ -1,8 +1,9 @@
-"""SIGTERM while `onceward run` starts Spark: nothing runs yet, so it ends at once."""
+"""SIGTERM or Ctrl-C while `onceward run` starts Spark: nothing runs yet, so it ends at once, and Java with it."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -77,3 +78,25 @@ def test_an_api_without_its_packages_is_refused_before_spark_starts(job_file: Pa
     assert done.returncode == 2, done.stderr
     assert "pip install 'onceward[api]'" in done.stderr
     assert "starting Spark" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["SIGINT", "SIGTERM"])
+def test_told_to_stop_while_java_starts_it_leaves_no_java_behind(
+    job_file: Path, tmp_path: Path, number: int, code: int
+) -> None:
+    java, held = tmp_path / "java" / "bin" / "java", tmp_path / "held"
+    java.parent.mkdir(parents=True)
+    os.mkfifo(held)
+    java.write_text(f"#!/bin/sh\nexec 3> {held}\necho started >&3\nexec sleep 600\n")
+    java.chmod(0o755)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "onceward", "run", job_file],
+        env={**os.environ, "JAVA_HOME": str(java.parents[1]), "XDG_CACHE_HOME": str(tmp_path)},
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    with held.open() as ours:
+        assert ours.readline() == "started\n"
+        command.send_signal(number)
+        assert command.wait(120) == code
+        assert select.select([ours], [], [], 60)[0], "its Java runs on"
