@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from onceward import Job
@@ -174,7 +173,7 @@ def test_the_checkpoint_of_another_job_is_refused(workspace: SparkWorkspace, spa
 def test_what_spark_itself_refuses_leaves_nothing_behind(workspace: SparkWorkspace, spark: SparkSession) -> None:
     """Counts cannot be appended without a watermark."""
     workspace.add_files(1)
-    with pytest.raises(AnalysisException, match="output mode"):
+    with pytest.raises(ConfigurationError, match="output mode"):
         workspace.job(pipeline=lambda s: workspace.lucky(s).groupBy("id", "file", "luck").count().drop("count")).run(
             spark
         )

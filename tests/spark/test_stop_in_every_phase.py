@@ -22,7 +22,7 @@ from onceward.cli.run import RunOptions
 from onceward.contracts import Handle, Outcome, SlotValues
 from onceward.epoch import Coordinator
 from onceward.errors import PublishFailed
-from onceward.identity import JobIdentity
+from onceward.identity import JobIdentity, TransactionName
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.sinks.files.writer import SlotTransaction
 from onceward.spark.delivery import Delivery
@@ -69,7 +69,9 @@ class Files(FileSink):
 
     def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
         first = super().commit_all(handles[:1])
-        self.point.reached("publish, between two slots", EPOCH)
+        name = TransactionName.parse(str(handles[0]["transaction"]))
+        assert name is not None
+        self.point.reached("publish, between two slots", name.epoch)
         return [*first, *super().commit_all(handles[1:])]
 
 
