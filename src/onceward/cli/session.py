@@ -82,24 +82,29 @@ def _launch_java(name: str, settings: Mapping[str, str]) -> None:
 
     if SparkContext._gateway is None:
         conf = SparkConf().setAppName(name).setAll([*settings.items()])
+        others = _group_leaders()
         try:
             gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
         except BaseException:
             # Told to stop while Java starts, we would leave a JVM behind that waits for nobody, for ever.
-            _kill_launched()
+            for group in _group_leaders() - others:
+                with suppress(OSError):
+                    os.killpg(group, signal.SIGKILL)
             raise
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
-def _kill_launched() -> None:
-    """Every child of ours that leads a process group, with all of the group: scripts of Spark's start Java."""
+def _group_leaders() -> set[int]:
+    """Children of ours that lead a process group, as a script of Spark's does, which then starts Java."""
+    found = set()
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit():
                 # After the name, which is in parentheses and may hold anything: state, parent, group.
                 _, parent, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
                 if int(parent) == os.getpid() and group == entry.name:
-                    os.killpg(int(group), signal.SIGKILL)
+                    found.add(int(group))
+    return found
 
 
 @contextmanager
