@@ -240,6 +240,10 @@ def test_s72_a_hostile_savepoint_leads_nowhere(tmp_path: Path) -> None:
         resealed(one.path, files=wrong)
         with pytest.raises(DamagedFile):
             restore_savepoint(one.path, tmp_path / "new")
+    for outside in ("../../secret", str(secret), "state/../../secret", "onceward/identity.json", "state//x"):
+        resealed(one.path, files={**files, outside: [1, "00000000"]})
+        with pytest.raises(DamagedFile):
+            read_savepoint(one.path)
     resealed(one.path, files={**files, "state/a": [0, "00000000"], "state/a/b": [0, "00000000"]})
     with pytest.raises(DamagedFile, match="as a file and as a folder"):
         restore_savepoint(one.path, tmp_path / "new")
