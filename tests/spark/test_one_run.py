@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from onceward.sinks import FileSink, SQLiteSink
 from onceward.storage import LocalStorage
 
 from .test_limits import Gate
-from .workspace import SparkWorkspace, wait_until
+from .workspace import ROWS, SparkWorkspace, wait_until
 
 
 class Locked(FileSink):
@@ -178,6 +179,22 @@ def test_s88_a_second_start_in_one_process_is_refused_and_the_first_goes_on(
     workspace.add_files(1)
     workspace.job().run(spark)
     workspace.expect_exactly_once()
+
+
+def test_s29_a_second_driver_that_spark_sees_before_we_do_is_a_fence_too(
+    workspace: SparkWorkspace, spark: SparkSession
+) -> None:
+    """A file source lists what it is about to read before there is a barrier: the other one was first."""
+    workspace.add_files(3)
+
+    def other_driver(epoch: int) -> None:
+        if epoch == 1:
+            lists = workspace.checkpoint / "sources" / "0"
+            shutil.copy(lists / "1", lists / "2")
+
+    with pytest.raises(Fenced, match="Multiple streaming"):
+        workspace.job(hooks=Hooks(on_begin=other_driver)).run(spark)
+    assert len(workspace.in_table()) == 2 * ROWS, "what was decided is published"
 
 
 def test_s88_a_query_that_died_has_let_go(workspace: SparkWorkspace, spark: SparkSession) -> None:

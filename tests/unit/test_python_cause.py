@@ -7,7 +7,7 @@ import traceback
 import pytest
 from pyspark.errors import AnalysisException
 
-from onceward.spark.cause import in_one_line, is_programming_error, python_cause, python_place
+from onceward.spark.cause import as_fenced, in_one_line, is_programming_error, python_cause, python_place
 
 SPARK = "[STREAM_FAILED] Query [id = 1] terminated with exception: {python}\n\tat org.apache.spark.Some.method\n"
 
@@ -77,6 +77,26 @@ def test_a_text_that_was_cut_off_names_nothing() -> None:
 )
 def test_what_no_restart_mends(error: Exception, expected: bool) -> None:
     assert is_programming_error(error) is expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Multiple streaming queries are concurrently using file:/c/sources/0/2. SQLSTATE: XXKST",
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 2.\n"
+        "Please make sure only one streaming job runs on a specific checkpoint location at a time.",
+    ],
+)
+def test_where_spark_finds_another_driver_it_is_a_fence(words: str) -> None:
+    found = as_fenced(RuntimeError(SPARK.format(python=words)))
+    assert found is not None
+    assert (found.exit_code, found.hint) == (4, "start one driver for one checkpoint")
+    assert "Multiple streaming" in found.message
+
+
+@pytest.mark.parametrize("words", ["", "java.io.IOException: no space", f"{raised(None)}Multiple streaming jobs detected for 2"])
+def test_any_other_failure_of_sparks_is_none(words: str) -> None:
+    assert as_fenced(RuntimeError(SPARK.format(python=words))) is None
 
 
 def test_what_a_jvm_that_is_gone_cannot_say_any_more_is_no_second_error() -> None:

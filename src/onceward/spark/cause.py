@@ -5,10 +5,12 @@ from __future__ import annotations
 import builtins
 import re
 
-from onceward.errors import OncewardError
+from onceward.errors import Fenced, OncewardError
 
 # Of what Spark says about a query before it runs. A path or a catalogue may only be away.
 _WRONG_QUERY = ("UNRESOLVED_", "AMBIGUOUS_", "DATATYPE_MISMATCH", "MISSING_", "PARSE_", "TABLE_OR_VIEW_NOT_FOUND")
+# Of an entry of its logs or of a source's lists that is there already, though this query has not written it.
+_ANOTHER_DRIVER = ("Multiple streaming jobs detected for ", "Multiple streaming queries are concurrently using ")
 USAGE, MAY_BE_RESTARTED = 2, 3
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -64,6 +66,21 @@ def is_programming_error(error: BaseException) -> bool:
     kind = getattr(builtins, cause, None)
     kind = kind if isinstance(kind, type) else type(error)
     return issubclass(kind, (ModuleNotFoundError, NameError, SyntaxError))
+
+
+def as_fenced(error: BaseException) -> Fenced | None:
+    """Where Spark itself has found that another driver writes to this checkpoint; None for any other failure.
+
+    Lists of a file source are written before the barrier, so that Spark may see it before our register does.
+    """
+    lines = text_of(error).splitlines()
+    said = next((line for line in lines if any(words in line for words in _ANOTHER_DRIVER)), None)
+    if said is None or python_cause(error) is not None:
+        return None
+    return Fenced(
+        f"another driver writes to this checkpoint; Spark says: {said.strip()}",
+        hint="start one driver for one checkpoint",
+    )
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -17,7 +17,7 @@ from onceward.epoch import RunContext
 from onceward.epoch import RunStatus as RunStatus
 from onceward.errors import EpochTimedOut, OncewardError, PublishFailed
 from onceward.savepoints import take
-from onceward.spark.cause import in_one_line
+from onceward.spark.cause import as_fenced, in_one_line
 from onceward.spark.delivery import Delivery, StopRequested
 from onceward.storage import local_path
 
@@ -261,7 +261,7 @@ class Run:
 
     def _close_now(self, error: StreamingQueryException) -> None:
         self._closed = True
-        cause = self._delivery.error
+        cause = self._delivery.error or as_fenced(error)
         try:
             self._delivery.close(timeout_s=5.0)
         except Exception as publishing:
