@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from test_savepoints import begun, taken
 
-from onceward.errors import DamagedFile
+from onceward.errors import ConfigurationError, DamagedFile
 from onceward.savepoints import place
 from onceward.savepoints.place import remove_left, unfinished
+from onceward.testing import DiesAt, Finished
 
 
 def left_by_a_crash(folder: Path, name: str = "x") -> Path:
@@ -74,3 +75,28 @@ def test_a_checkpoint_that_is_taken_back_and_goes_on_while_it_is_copied_makes_no
         taken(job, tmp_path / "saved")
     assert not left
     assert os.listdir(tmp_path / "saved") == []
+
+
+@pytest.mark.parametrize("linked", ["offsets", "sources/0"])
+def test_a_folder_of_the_checkpoint_that_is_a_link_is_named(tmp_path: Path, linked: str) -> None:
+    """Somebody has put the state on a faster disk. No link is followed, and nothing half is left."""
+    place = begun(tmp_path)
+    (place.root / "sources" / "0").mkdir(parents=True)
+    (place.root / "sources" / "0" / "0").write_text("v1\n{}")
+    (place.root / linked).rename(tmp_path / "elsewhere")
+    (place.root / linked).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match=f"{linked} is a link") as caught:
+        taken(place, tmp_path / "saved")
+    assert "mount" in str(caught.value.hint)
+    assert list((tmp_path / "saved").iterdir()) == []
+
+
+def test_an_epoch_of_which_spark_has_let_go_while_later_ones_wait_is_no_damage(tmp_path: Path) -> None:
+    place = begun(tmp_path)
+    place.job.life(DiesAt("log commit 2", after=True))
+    place.job.logs.purge(2)
+    with pytest.raises(ConfigurationError, match="Spark has let go of epoch 1") as caught:
+        taken(place, tmp_path / "saved")
+    assert "start the job" in str(caught.value.hint)
+    assert isinstance(place.job.life(until=3), Finished)
+    assert taken(place, tmp_path / "saved").savepoint.epoch == 3

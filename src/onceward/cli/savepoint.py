@@ -87,10 +87,10 @@ def verify(path: SavepointArgument, json: Json = False) -> None:
         findings = [{"file": one.about, "what": one.detail, "fix": one.fix} for one in wrong]
         show_json({"id": saved.id, "epoch": saved.epoch, "whole": not wrong, "findings": findings})
     elif wrong:
-        table = Table("file", "what", "what to do")
+        # Not a table: a file's name is there to be copied, whole, at every width.
         for one in wrong:
-            table.add_row(escape(one.about), escape(one.detail), escape(one.fix or "-"))
-        out.print(table)
+            out.print(f"[red]error[/] [bold]{escape(one.about)}[/]: {escape(one.detail)}")
+            out.print(f"      [cyan]fix[/]: {escape(one.fix or '-')}")
         out.print("[red]this savepoint is damaged[/]: it cannot be restored")
     else:
         out.print(f"[green]whole[/]: {len(saved.files):,} files, {show_bytes(saved.size)}, after epoch {saved.epoch}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from onceward.contracts import Clock, Severity
@@ -36,7 +36,8 @@ from onceward.savepoints.schema_paths import is_description, made_relative
 from onceward.storage import LocalStorage
 from onceward.verify.files import Files
 from onceward.verify.logs import read_logs
-from onceward.verify.look import Seen, see
+from onceward.verify.look import Seen, look, see
+from onceward.verify.report import MOVE
 from onceward.version import __version__
 
 ATTEMPTS: Final = 10
@@ -133,6 +134,7 @@ class _Taker:
 
     def _copied(self, chosen: list[str], made: Unfinished, progress: Progress) -> dict[str, SavedFile]:
         content, source = made.path / CONTENT, Files(self.root)
+        _refuse_links(self.root, chosen)
         try:
             progress.begin(sum((self.root / path).stat().st_size for path in chosen))
             for folder in sorted({(content / path).parent for path in chosen}):
@@ -182,6 +184,11 @@ def settled_epoch(seen: Seen) -> tuple[IdentityRecord, int]:
     epoch = min(seen.published, logs.decided)
     if epoch < 0:
         raise ConfigurationError("no epoch is published yet", hint="take a savepoint once the first epoch is through")
+    if epoch < min(logs.decided, min(logs.offsets, default=0)):
+        raise ConfigurationError(
+            f"epochs after {epoch} wait to be published, and Spark has let go of epoch {epoch}",
+            hint="start the job: it publishes first what waits; then take the savepoint",
+        )
     for one in seen.our_findings:
         if one.finding.severity is Severity.ERROR and (one.epoch is None or one.epoch <= epoch):
             raise Unready(one.finding.about, one.finding.detail)
@@ -196,6 +203,17 @@ def _copied(source: Files, path: str, content: Path, progress: Progress) -> Save
     if sums is not None and whole_crc(sums[1], sums[0], saved.size) != saved.crc:
         raise Unready(path, "its content does not match the checksums beside it")
     return _relative(path, content / path) if is_description(path) else saved
+
+
+def _refuse_links(root: Path, chosen: list[str]) -> None:
+    """No link is followed, nor copied as one: what it leads to may be another checkpoint's."""
+    folders = {parent for path in chosen for parent in PurePosixPath(path).parents}
+    for path in sorted(map(str, folders)):
+        if (root / path).is_symlink() and path != ".":
+            raise ConfigurationError(
+                f"{root / path} is a link, and a savepoint follows none",
+                hint="stop the job and put the folder itself there, or mount it there (mount --bind)",
+            )
 
 
 def _relative(path: str, copy: Path) -> SavedFile:
@@ -217,8 +235,13 @@ def _check_closed(made: Unfinished, epoch: int, chosen: list[str]) -> None:
 
 
 def _lost(root: Path, found: Unready) -> OncewardError:
+    """A snapshot that Spark passes over is not left out here by guess: a person moves it, and knows of the damage."""
+    fixes = (one.fix or "" for one in look(root).findings if one.about == found.path)
+    away = next((fix[fix.index(MOVE) :] for fix in fixes if MOVE in fix), None)
     return DamagedFile(
         f"a savepoint cannot be taken of {root}: {found.path}: {found.why}",
         hint=f"`onceward checkpoints verify {root}` says what is wrong with the checkpoint, and from which epoch it is "
-        "whole",
+        "whole"
+        if away is None
+        else f"{away}; then take it again",
     )

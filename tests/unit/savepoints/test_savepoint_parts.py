@@ -1,5 +1,6 @@
 """The parts of a savepoint, each by itself: Hadoop's sums, which files are needed, paths in descriptions."""
 
+import importlib
 import io
 import json
 import os
@@ -19,6 +20,8 @@ from onceward.savepoints.schema_paths import is_description, made_absolute, made
 from onceward.verify.files import Files
 from onceward.verify.logs import read_logs
 
+take_module = importlib.import_module("onceward.savepoints.take")
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -44,8 +47,10 @@ def put(root: Path, name: str, data: bytes = b"x") -> None:
     path.write_bytes(data)
 
 
-def logged(root: Path, *epochs: int, source: str = "{}", provider: str = ROCKSDB) -> Files:
-    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.streaming.stateStore.providerClass": provider}
+def logged(root: Path, *epochs: int, source: str = "{}", provider: str = ROCKSDB, codec: str = "lz4") -> Files:
+    store = "spark.sql.streaming.stateStore"
+    settings = {"spark.sql.shuffle.partitions": "1", f"{store}.providerClass": provider}
+    settings[f"{store}.compression.codec"] = codec
     for epoch in epochs:
         put(root, f"offsets/{epoch}", f"v1\n{json.dumps({'conf': settings})}\n{source}".encode())
         put(root, f"commits/{epoch}", b"v1\n{}")
@@ -110,6 +115,23 @@ def test_of_a_store_the_newest_snapshot_with_its_tables_and_the_changes_after_it
     (tmp_path / store / "6.zip").write_bytes(b"torn")
     with pytest.raises(Unready):
         chosen(tmp_path, 7)
+
+
+def test_a_damaged_snapshot_that_spark_passes_over_is_named_with_what_to_move(tmp_path: Path) -> None:
+    """It is not left out by itself: then nobody would know of the damage."""
+    logged(tmp_path, 6, 7, provider=HDFS, codec="zstd")
+    store = "state/0/0"
+    put(tmp_path, f"{store}/_metadata/schema")
+    for name in ("3.snapshot", "6.snapshot", *(f"{version}.delta" for version in range(4, 9))):
+        put(tmp_path, f"{store}/{name}")
+    put(tmp_path, f"{store}/.6.snapshot.crc", b"crc\0" + struct.pack(">i", 512) + sums_of(b"as it was", 512))
+    assert f"{store}/6.snapshot" in chosen(tmp_path, 7)
+    told = take_module._lost(tmp_path, Unready(f"{store}/6.snapshot", "its content does not match"))
+    moved = "move 6.snapshot, with .crc files, out of the folder: 3.snapshot and the changes since make the same state"
+    assert told.hint == f"{moved}; then take it again"
+    (tmp_path / store / "5.delta").unlink()
+    told = take_module._lost(tmp_path, Unready(f"{store}/6.snapshot", "its content does not match"))
+    assert "onceward checkpoints verify" in str(told.hint)
 
 
 def test_descriptions_of_later_starts_are_left_out(tmp_path: Path) -> None:
