@@ -76,7 +76,8 @@ def restore(
         )
         return
     out.print(f"[green]restored[/] {escape(done.record.job)} after epoch {done.savepoint.epoch}: {escape(str(root))}")
-    if behind:
+    # By another name the job finds nothing of the first one in its targets: that was accepted here.
+    if any(one.beside is None for one in behind):
         out.print("start it once with --accept rollback: without that the first start is refused")
     elif job is None:
         out.print("[dim]the targets were not asked: the first start does, and is refused if they have later epochs[/]")
@@ -161,13 +162,20 @@ def _asked(saved: Savepoint, target: str, name: str | None) -> list[Consequence]
 
 def _refused(saved: Savepoint, behind: list[Consequence]) -> CheckpointRolledBack:
     told = "; ".join(f"sink {one.sink!r} has {one.told}: {one.repeated.value}" for one in behind)
+    also = ", and start the job once with --accept rollback" if any(one.beside is None for one in behind) else ""
     return CheckpointRolledBack(
         f"the savepoint is of epoch {saved.epoch}, and its targets have later epochs. {told}",
         epoch=saved.epoch,
-        hint="take a newer savepoint; or restore it for another target, or under another --name; or, if that is what "
-        "you want, add --accept rollback here, and start the job once with --accept rollback. Nothing was written",
+        hint="take a newer savepoint; or restore it for another target; or, if that is what you want, add --accept "
+        f"rollback here{also}. Nothing was written",
     )
 
 
 def _as_json(one: Consequence) -> dict[str, object]:
-    return {"sink": one.sink, "later": one.told, "becomes": one.repeated.name.lower(), "files": list(one.patterns)}
+    return {
+        "sink": one.sink,
+        "later": one.told,
+        "becomes": one.repeated.name.lower(),
+        "files": list(one.patterns),
+        "beside": one.beside,
+    }

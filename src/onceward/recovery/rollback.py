@@ -86,7 +86,7 @@ def restored_behind(restored: Restored, later: Sequence[Receipt], delivered: Del
         f"this checkpoint was restored from a savepoint of epoch {restored.epoch}, and its targets have later epochs: "
         f"{told}. The source rows since then would be delivered a second time",
         epoch=restored.epoch,
-        hint="restore a newer savepoint, or give the job another target or name; or, to deliver them a second time, "
+        hint="restore a newer savepoint, or give the job another target; or, to deliver them a second time, "
         "start once with --accept rollback (in Python: accept='rollback'). `onceward savepoint restore` with --job "
         "FILE says what that does to each target",
     )

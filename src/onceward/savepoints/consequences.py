@@ -17,39 +17,41 @@ from onceward.savepoints.document import Savepoint
 @dataclass(frozen=True, slots=True)
 class Consequence:
     """For one sink. `told` is None where its target has nothing from after the savepoint; `patterns` match the names of
-    files that hold it. Not `is_known`: its target keeps no receipts, and nobody can say."""
+    files that hold it. Not `is_known`: its target keeps no receipts, and nobody can say. `beside` is the first job,
+    where this one gets another name and the target is that of both."""
 
     sink: SinkName
     told: str | None
     repeated: Repeated
     is_known: bool = True
     patterns: tuple[str, ...] = ()
+    beside: JobName | None = None
 
     @property
     def line(self) -> str:
         """For people."""
         if not self.is_known:
             return f"{self.sink}: its target keeps no receipts; what it got after the savepoint comes again"
+        beside = "" if self.beside is None else f"; {self.beside!r} delivers there too: while both run, rows come twice"
         if self.told is None:
-            return f"{self.sink}: nothing from after the savepoint"
-        return f"{self.sink}: has {self.told}; {self.repeated.value}"
+            return f"{self.sink}: nothing from after the savepoint{beside}"
+        return f"{self.sink}: has {self.told}; {self.repeated.value}{beside}"
 
 
 def consequences(savepoint: Savepoint, sinks: Iterable[AnySink], *, name: JobName | None = None) -> list[Consequence]:
-    """Ask the targets, under the name that the job will have."""
-    job = JobIdentity(name or savepoint.job, savepoint.generation)
-    restored = savepoint.restored
+    """Ask the targets, under the name that the job will have and the one that it had: by another name its rows are the
+    same ones."""
+    restored, names = savepoint.restored, dict.fromkeys((savepoint.job, name or savepoint.job))
     delivered, found = rows_delivered(restored), []
     for sink in sinks:
-        later = later_receipts(sink.receipts(job), restored, savepoint.known)
+        has = [one for job in names for one in sink.receipts(JobIdentity(job, savepoint.generation))]
+        later = later_receipts(has, restored, savepoint.known)
         told = told_by_sink(restored, later, delivered).get(sink.name)
-        generations = sorted({one.generation for one in later}) if sink.receipts_are_output else []
-        patterns = [
-            _pattern(JobIdentity(job.name, generation), sink.name, epoch)
-            for generation in generations
-            for epoch in sorted({one.epoch for one in later if one.generation == generation})
-        ]
-        found.append(Consequence(sink.name, told, sink.repeated, sink.keeps_receipts, tuple(patterns)))
+        files = sorted({(one.job, one.generation, one.epoch) for one in later}) if sink.receipts_are_output else []
+        patterns = [_pattern(JobIdentity(job, generation), sink.name, epoch) for job, generation, epoch in files]
+        is_shared = len(names) > 1 and any((one.job, one.sink) == (savepoint.job, sink.name) for one in has)
+        beside = savepoint.job if is_shared else None
+        found.append(Consequence(sink.name, told, sink.repeated, sink.keeps_receipts, tuple(patterns), beside))
     return found
 
 

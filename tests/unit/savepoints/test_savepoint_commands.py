@@ -73,10 +73,17 @@ def test_each_sink_says_what_becomes_of_its_later_epochs(world: World) -> None:
     assert len(list((world.folder / "out").glob("part-*"))) == 8
 
 
-def test_a_fork_under_another_name_finds_nothing_of_the_first_one(world: World) -> None:
-    found = consequences(world.savepoint, [world.files, world.appended], name=JobName("fork"))
-    assert [one.told for one in found] == [None, None]
-    assert "nothing from after" in found[0].line
+def test_a_fork_under_another_name_is_told_what_the_first_one_has_in_its_targets(world: World, tmp_path: Path) -> None:
+    own = FileSink(tmp_path / "own", format="jsonl")
+    *shared, apart = consequences(world.savepoint, [world.files, world.appended, own], name=JobName("fork"))
+    assert [(one.told, one.beside) for one in shared] == [("epochs 2 to 3 (8 rows)", "job")] * 2
+    assert all("'job' delivers there too: while both run, rows come twice" in one.line for one in shared)
+    assert len({path for pattern in shared[0].patterns for path in (world.folder / "out").glob(pattern)}) == 4
+    assert (apart.told, apart.beside, apart.line[-13:]) == (None, None, "the savepoint")
+    newest = take(world.checkpoint, tmp_path / "saved", clock=ManualClock(), spark="4.3.0").savepoint
+    (renamed,) = consequences(newest, [world.appended], name=JobName("fork"))
+    assert renamed.told is None
+    assert "nothing from after the savepoint; 'job' delivers there too" in renamed.line
 
 
 def test_list_show_and_verify_say_what_it_is(world: World) -> None:
@@ -94,7 +101,7 @@ def test_list_show_and_verify_say_what_it_is(world: World) -> None:
 def test_verify_ends_with_1_where_something_is_wrong(world: World, tmp_path: Path) -> None:
     path = take(world.checkpoint, tmp_path, clock=ManualClock(), spark="4.3.0").path
     (path / "files" / "offsets" / "3").write_text("other")
-    assert "offsets/3" in said("verify", path, code=1).stdout
+    assert "error files/offsets/3: it has 5 bytes, and" in said("verify", path, code=1).stdout
     assert json.loads(said("verify", path, "--json", code=1).stdout)["findings"][0]["file"] == "files/offsets/3"
     (path / "savepoint.json").write_text("torn")
     assert "is damaged" in said("list", tmp_path).stdout.replace("\n", " ")
@@ -134,6 +141,11 @@ def test_with_the_job_named_the_targets_are_asked_before_anything_is_written(wor
     file.write_text(JOB.format(name="another", database=str(world.folder / "out.db")))
     done = CliRunner().invoke(app, [*arguments[:3], str(tmp_path / "y"), *arguments[4:]])
     assert "--name 'another'" in str(getattr(done.exception, "hint", ""))
+    done = CliRunner().invoke(app, [*arguments[:3], str(tmp_path / "y"), *arguments[4:], "--name", "another"])
+    assert isinstance(done.exception, CheckpointRolledBack), "a fork into the target of the first job"
+    assert "'sqlite:appended' has epochs 2 to 3 (8 rows): the rows of these epochs stay" in done.exception.message
+    assert "start the job once" not in str(done.exception.hint), "its first start does not ask"
+    assert not (tmp_path / "y").exists()
 
 
 def test_take_and_dispose_by_the_command(world: World, tmp_path: Path) -> None:
