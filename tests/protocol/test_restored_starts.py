@@ -6,14 +6,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-from places import Place
+from places import Place, harm
 from test_savepoints import ENDS, begun, resealed, restored, taken
-from town import A, B, refused
+from town import AT, A, B, refused
 
-from onceward.errors import CheckpointRolledBack
+from onceward import Job
+from onceward.admin import propose_identity, write_identity
+from onceward.errors import CheckpointRolledBack, DamagedFile
+from onceward.job import checkpoint_reached
 from onceward.recovery import Accept
+from onceward.restart import Reached
 from onceward.savepoints import consequences, restore_savepoint, take
 from onceward.savepoints.document import FILE
+from onceward.sinks import FileSink
 from onceward.storage import LocalStorage, place_of
 from onceward.testing import Behaviour, DiesAt, DirectoryLogs, Finished, Harness, ManualClock
 
@@ -86,6 +91,40 @@ def test_a_grandparent_that_goes_on_is_noticed_as_a_parent_is(tmp_path: Path) ->
         refused(again, CheckpointRolledBack, "savepoint of epoch 1", "sink 'a' has epochs 2 to 3")
     assert isinstance(tried.life(behaviour=ROLLBACK), Finished)
     assert isinstance(tried.life(), Finished)
+
+
+@pytest.mark.parametrize("until", [1, 2])
+def test_an_identity_that_is_found_out_anew_still_knows_its_savepoint(tmp_path: Path, until: int) -> None:
+    """After the first start its newest record is damaged; it has delivered nothing yet, or an epoch. The receipts of
+    the first job are not taken for its own."""
+    place = begun(tmp_path)
+    one = taken(place, tmp_path / "saved")
+    copy = restored(place, one.path, tmp_path / "new")
+    assert isinstance(copy.life(until=until), Finished)
+    harm(tmp_path / "new" / "onceward" / "identity.1.json", "flip")
+    refused(copy, DamagedFile, "onceward resolve identity FILE")
+    parts = {"sinks": copy.sinks, "storage": copy.storage, "decisions": copy.logs, "clock": copy.clock}
+    new = propose_identity(name=copy.name, directory_id=copy.directory_id, **parts)
+    assert f"it was restored from savepoint {one.savepoint.id}, after epoch 1" in new.proposal.lines
+    assert new.identity.generation != one.savepoint.generation
+    write_identity(copy.storage, new, by="ann@host", at=AT, because="a bit was flipped")
+    assert isinstance(copy.life(until=until), Finished)
+    if until == 1:
+        assert isinstance(place.job.life(until=3), Finished)
+        refused(copy, CheckpointRolledBack, "savepoint of epoch 1", "sink 'a' has epochs 2 to 3")
+        return
+    assert isinstance(copy.life(), Finished)
+    assert place.town.ids(A) == place.town.ids(B) == list(range(20))
+
+
+def test_told_to_stop_while_spark_starts_nothing_waits_that_was_published_before_the_savepoint(tmp_path: Path) -> None:
+    """`onceward run` ends with 0 then, and with 3 where something that is decided waits to be published."""
+    place = begun(tmp_path)
+    copy = restored(place, taken(place, tmp_path / "saved").path, tmp_path / "new")
+    job = Job(name="job", checkpoint=tmp_path / "new", pipeline=lambda spark: spark, sinks=[FileSink(tmp_path / "out")])
+    assert checkpoint_reached(job) == Reached(decided=1, settled=1)
+    copy.life(DiesAt("log commit 2", after=True))
+    assert checkpoint_reached(job) == Reached(decided=2, settled=1)
 
 
 @pytest.mark.parametrize("origin", ["", "/" + "x" * 5000, "/dev/null/x", "a\0b"])

@@ -33,8 +33,14 @@ def propose_identity(
     generation: str | None = None,
 ) -> NewIdentity:
     """Find out which generation this checkpoint is, unless it is given. Writes nothing."""
+    file = IdentityFile(storage)
+    past = file.history()
+    # An older record tells of the savepoint. What it accepted of its ancestors may be less than what cannot be read
+    # did: then it is asked for once more.
+    restored = past[-1].restored if past else None
+    ancestors = set(restored.ancestors) if restored is not None else set()
     staged, in_targets = _staged(storage, name), _in_targets(sinks, name)
-    candidates = staged or in_targets
+    candidates = staged or in_targets - ancestors
     if generation is None and len(candidates) > 1:
         listed = ", ".join(sorted(candidates))
         raise ConfigurationError(
@@ -42,18 +48,20 @@ def propose_identity(
             hint="say with --generation which one this checkpoint is; `onceward transactions list` of a copy may tell",
         )
     chosen = Generation(generation) if generation else next(iter(candidates), new_generation())
-    file = IdentityFile(storage)
-    past = file.history()
     known = {*in_targets, *(g for one in past for g in (one.generation, *one.known))} - {chosen}
     adopted = _adopted(storage, decisions, past)
-    wanted = IdentityRecord(file.next_number(), name, chosen, tuple(sorted(known)), adopted, directory_id)
+    wanted = IdentityRecord(
+        file.next_number(), name, chosen, tuple(sorted(known)), adopted, directory_id, restored=restored
+    )
     told = (
-        "what is staged" if staged else "the receipts in the targets" if in_targets else "nothing, so it is a new one"
+        "what is staged" if staged else "the receipts in the targets" if candidates else "nothing, so it is a new one"
     )
     lines = [
         f"this checkpoint is written down anew as that of the job {name!r}, generation {chosen} (told by {told})",
         f"epochs up to {adopted} count as delivered before",
     ]
+    if restored is not None:
+        lines.append(f"it was restored from savepoint {restored.savepoint}, after epoch {restored.epoch}")
     if known:
         lines.append(f"output of other generations in the targets is accepted: {', '.join(sorted(known))}")
     said = Resolution(Kind.IDENTITY, chosen, by="", at=clock.now(), because="")

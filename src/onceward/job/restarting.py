@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from onceward.clock import SystemClock
 from onceward.errors import DamagedFile, RestartsExhausted, StorageFailed
-from onceward.journal import SettledLog
+from onceward.journal import IdentityFile, SettledLog
 from onceward.restart import (
     GiveUp,
     How,
@@ -41,14 +41,19 @@ log = logging.getLogger("onceward")
 
 
 def checkpoint_reached(job: Job) -> Reached:
-    """How far the checkpoint is, -1 where that cannot be read: this is for the record, and decides nothing."""
+    """How far the checkpoint is, -1 where that cannot be read: for the record, and for what an early end is called.
+    What was decided before onceward came to it, or before it was restored, counts as settled."""
     root = local_path(job.checkpoint)
-    decided = settled = -1
+    ours = LocalStorage(root / "onceward")
+    decided = settled = adopted = -1
     with contextlib.suppress(DamagedFile, StorageFailed, OSError):
         decided = SparkLogs(root).decided()
     with contextlib.suppress(DamagedFile, StorageFailed, OSError):
-        settled = SettledLog(LocalStorage(root / "onceward")).watermark()
-    return Reached(decided, settled)
+        settled = SettledLog(ours).watermark()
+    with contextlib.suppress(DamagedFile, StorageFailed, OSError):
+        record = IdentityFile(ours).read()
+        adopted = record.adopted if record is not None else -1
+    return Reached(decided, max(settled, adopted))
 
 
 def life_log(job: Job) -> LifeLog:
