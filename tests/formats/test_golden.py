@@ -60,7 +60,7 @@ GOLDEN = Path(__file__).parent / "golden" / "v1"
 FOLDER = GOLDEN / "onceward"
 NEWER = Path(__file__).parent / "golden" / "v2" / "onceward"
 """Only the kinds that have a second version."""
-NEWEST = Path(__file__).parent / "golden" / "v3" / "onceward"
+THIRD, NEWEST = (Path(__file__).parent / "golden" / version / "onceward" for version in ("v3", "v4"))
 """Only identities."""
 
 
@@ -70,7 +70,7 @@ def sealed_in(folder: Path) -> list[str]:
     )
 
 
-SEALED = [(folder, path) for folder in (FOLDER, NEWER, NEWEST) for path in sealed_in(folder)]
+SEALED = [(folder, path) for folder in (FOLDER, NEWER, THIRD, NEWEST) for path in sealed_in(folder)]
 WRITTEN = {path: folder for folder, path in SEALED}
 """By which folder each kind of file is written today: the newest that has it."""
 
@@ -99,12 +99,11 @@ IDENTITY = replace(
     since=5,
     before=Guarantee.AT_MOST_ONCE,
 )
-RESTORED = replace(
-    IDENTITY,
-    restored=Restored(
-        Generation("zzzzzzzz"), 4, "k3zq2dva", "/data/é/checkpoint", {Generation("zzzzzzzz"): 9}, is_begun=True
-    ),
+FROM_SAVEPOINT = Restored(
+    Generation("zzzzzzzz"), 4, "k3zq2dva", "/data/é/checkpoint", {Generation("zzzzzzzz"): 9}, is_begun=True
 )
+RESTORED = replace(IDENTITY, restored=FROM_SAVEPOINT)
+ACCEPTED = replace(IDENTITY, restored=replace(FROM_SAVEPOINT, accepted={Generation("zzzzzzzz"): {FILES: 11}}))
 DIVERSION = Diversion(
     7, TABLE, {"ow1_o62fkhvi_abcdefgh_rwi2dj_7_1_0_z_runrun": (3, 17)}, "rejected/rejected-o62fkhvi-7-table.jsonl"
 )
@@ -198,7 +197,7 @@ def marker() -> Marker:
 
 
 def write_identities(storage: LocalStorage) -> None:
-    for record in (FIRST, RESTORED):
+    for record in (FIRST, ACCEPTED):
         assert IdentityFile(storage).create(record) == record
 
 
@@ -271,7 +270,8 @@ def test_writing_the_same_values_yields_the_same_bytes(path: str, tmp_path: Path
 def test_identities_are_read_and_the_last_counts() -> None:
     assert IdentityFile(LocalStorage(FOLDER)).read() == FIRST_IDENTITY
     assert IdentityFile(LocalStorage(NEWER)).read() == IDENTITY
-    assert IdentityFile(LocalStorage(NEWEST)).read() == RESTORED
+    assert IdentityFile(LocalStorage(THIRD)).read() == RESTORED
+    assert IdentityFile(LocalStorage(NEWEST)).read() == ACCEPTED
 
 
 def test_register_is_read() -> None:

@@ -303,6 +303,14 @@ RULES = (
         tests=RESTORED,
     ),
     Mutant(
+        name="what-one-sink-had-is-not-accepted-in-another",
+        rule="What a person accepts of a former job is what each target has of it, not what the furthest one has.",
+        file="journal/identity_file.py",
+        old="self.accepted.get(generation, {}).get(sink, -1)",
+        new="max(self.accepted.get(generation, {}).values(), default=-1)",
+        tests=RESTORED,
+    ),
+    Mutant(
         name="what-was-accepted-before-a-savepoint-is-no-later-epoch",
         rule="Output of generations that was accepted before a savepoint was taken does not count as coming after it.",
         file="recovery/rollback.py",

@@ -78,7 +78,7 @@ RULES = (
         name="savepoint-first-start-looks-for-later-epochs",
         rule="A restored checkpoint whose targets are ahead is refused until that is accepted.",
         file="recovery/rollback.py",
-        old="        if r.epoch > _accepted(restored, r.generation)\n",
+        old="        if r.epoch > restored.accepted_of(r.generation, r.sink)\n",
         new="        if False\n",
         tests=WHOLE,
     ),

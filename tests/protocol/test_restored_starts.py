@@ -93,6 +93,23 @@ def test_a_grandparent_that_goes_on_is_noticed_as_a_parent_is(tmp_path: Path) ->
     assert isinstance(tried.life(), Finished)
 
 
+def test_what_was_accepted_in_one_sink_is_not_accepted_in_another(tmp_path: Path) -> None:
+    """Its target lags, or was away: what the first job delivers there later nobody has been told of."""
+    place = begun(tmp_path)
+    saved, behind = taken(place, tmp_path / "saved").path, place.town.targets[B].backup()
+    place.job.life(until=2)
+    later = place.town.targets[B].backup()
+    place.town.targets[B].restore(behind)
+    copy = restored(place, saved, tmp_path / "new")
+    assert "sink 'b'" not in str(refused(copy, CheckpointRolledBack, "sink 'a' has epoch 2"))
+    assert isinstance(copy.life(until=1, behaviour=ROLLBACK), Finished)
+    assert isinstance(copy.life(until=1), Finished)
+    place.town.targets[B].restore(later)
+    assert "sink 'a'" not in str(refused(copy, CheckpointRolledBack, "sink 'b' has epoch 2"))
+    assert isinstance(copy.life(behaviour=ROLLBACK), Finished)
+    assert isinstance(copy.life(), Finished)
+
+
 @pytest.mark.parametrize("until", [1, 2])
 def test_an_identity_that_is_found_out_anew_still_knows_its_savepoint(tmp_path: Path, until: int) -> None:
     """After the first start its newest record is damaged; it has delivered nothing yet, or an epoch. The receipts of

@@ -94,7 +94,9 @@ def test_where_spark_finds_another_driver_it_is_a_fence(words: str) -> None:
     assert "Multiple streaming" in found.message
 
 
-@pytest.mark.parametrize("words", ["", "java.io.IOException: no space", f"{raised(None)}Multiple streaming jobs detected for 2"])
+@pytest.mark.parametrize(
+    "words", ["", "java.io.IOException: no space", f"{raised(None)}Multiple streaming jobs detected for 2"]
+)
 def test_any_other_failure_of_sparks_is_none(words: str) -> None:
     assert as_fenced(RuntimeError(SPARK.format(python=words))) is None
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from onceward.contracts import Guarantee, Storage
 from onceward.errors import DamagedFile
-from onceward.identity import Generation, JobIdentity, JobName
+from onceward.identity import Generation, JobIdentity, JobName, SinkName
 from onceward.journal.sealed import seal, unseal
 
 _NAME = re.compile(r"identity(?:\.([0-9]+))?\.json")
@@ -22,8 +22,8 @@ class Restored:
     """That the checkpoint was made from a savepoint of `generation` at `epoch`; `origin` is where that one was.
 
     `ancestors` are that generation and those which it was restored from in turn, each with the newest epoch of it that
-    the targets may have: the savepoint's own, or what they had when a person accepted it. Any of them may go on at any
-    time. `is_begun` is False until the first start.
+    any target may have. `accepted` is what single sinks had beyond that when a person accepted it. Any of the ancestors
+    may go on at any time. `is_begun` is False until the first start.
     """
 
     generation: Generation
@@ -32,6 +32,15 @@ class Restored:
     origin: str = ""
     ancestors: Mapping[Generation, int] = field(default_factory=dict)
     is_begun: bool = False
+    accepted: Mapping[Generation, Mapping[SinkName, int]] = field(default_factory=dict)
+
+    def reached(self) -> dict[Generation, int]:
+        """The ancestors as a savepoint has them, each with the newest epoch of it that was accepted in any sink."""
+        return {one: max(epoch, *self.accepted.get(one, {}).values(), -1) for one, epoch in self.ancestors.items()}
+
+    def accepted_of(self, generation: Generation, sink: SinkName) -> int:
+        """Up to which epoch a sink may have output of this generation."""
+        return max(self.ancestors.get(generation, self.epoch), self.accepted.get(generation, {}).get(sink, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class IdentityRecord:
 
     `query` is Spark's id of the query whose logs stand beside it. `guarantee` holds from epoch `since` on; the one in
     flight below that is finished as it was begun, `before`. Records of version 1 have none of these.
-    `restored` came with version 3.
+    `restored` came with version 3, what it accepted of single sinks with version 4.
     """
 
     number: int
@@ -159,6 +168,10 @@ def _restored(stored: Any) -> Restored | None:
         str(stored["origin"]),
         {Generation(one): int(epoch) for one, epoch in stored["ancestors"].items()},
         bool(stored["is_begun"]),
+        {
+            Generation(one): {SinkName(sink): int(epoch) for sink, epoch in sinks.items()}
+            for one, sinks in stored.get("accepted", {}).items()
+        },
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from onceward.errors import DamagedFile, NewerFormat
 
 _HEADER = re.compile(rb"onceward ([a-z]+) ([0-9]{1,4}) sha256=([0-9a-f]{64})\n")
-VERSIONS: Final[Mapping[str, int]] = {"identity": 3, "manifest": 2, "settled": 2}
+VERSIONS: Final[Mapping[str, int]] = {"identity": 4, "manifest": 2, "settled": 2}
 """What this release writes; every kind that is not named is still in its first version. Older ones are read."""
 
 

@@ -27,25 +27,21 @@ def later_receipts(receipts: Iterable[Receipt], restored: Restored, known: Colle
     return [
         r
         for r in receipts
-        if r.epoch > _accepted(restored, r.generation)
+        if r.epoch > restored.accepted_of(r.generation, r.sink)
         and (r.generation in restored.ancestors or (strangers and r.generation not in known))
     ]
 
 
 def begun(restored: Restored | None, receipts: Iterable[Receipt]) -> Restored | None:
-    """As it is written down once a start may go on: whatever its ancestors have in the targets is accepted."""
+    """As it is written down once a start may go on: whatever its ancestors have in the targets is accepted. In each for
+    itself: what one has still to come would be a surprise, though another one has it."""
     if restored is None:
         return None
-    newest = dict(restored.ancestors)
-    for receipt in receipts:
-        if receipt.generation in newest:
-            newest[receipt.generation] = max(newest[receipt.generation], receipt.epoch)
-    return replace(restored, ancestors=newest, is_begun=True)
-
-
-def _accepted(restored: Restored, generation: Generation) -> int:
-    """Up to which epoch the targets may have output of this generation."""
-    return restored.ancestors.get(generation, restored.epoch)
+    accepted = {generation: dict(sinks) for generation, sinks in restored.accepted.items()}
+    for one in sorted(receipts, key=lambda receipt: receipt.epoch):
+        if one.generation in restored.ancestors and one.epoch > restored.accepted_of(one.generation, one.sink):
+            accepted.setdefault(one.generation, {})[one.sink] = one.epoch
+    return replace(restored, accepted=accepted, is_begun=True)
 
 
 def rows_delivered(restored: Restored) -> Delivered:
@@ -70,7 +66,7 @@ def told_by_sink(restored: Restored, later: Sequence[Receipt], delivered: Delive
     told = {}
     for sink in sorted({r.sink for r in later}):
         mine = [r for r in later if r.sink == sink]
-        first = min(_accepted(restored, r.generation) for r in mine) + 1
+        first = min(restored.accepted_of(r.generation, sink) for r in mine) + 1
         epochs = range(first, max(r.epoch for r in mine) + 1)
         rows = [delivered.get((sink, epoch)) for epoch in epochs]
         known = [count for count in rows if count is not None]

@@ -165,7 +165,7 @@ class _Taker:
             query=record.query,
             guarantee=record.guarantee_of(epoch + 1),
             parent=None if came is None else Parent(came.generation, came.epoch, came.savepoint),
-            ancestors={} if came is None else came.ancestors,
+            ancestors={} if came is None else came.reached(),
             sinks=marker.sinks if marker is not None else {},
             topology=read_topology(self.root),
             files=files,
