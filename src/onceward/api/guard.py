@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
 from starlette.responses import JSONResponse
@@ -27,22 +27,51 @@ MOST_BYTES: Final = 64 * 1024
 WITHOUT_TOKEN: Final = frozenset({"/alive"})
 
 
-class Guard:
-    """The outermost layer of the application. Refuses in this order: name, origin, token, body."""
+class OutermostLayer:
+    """Who is asked before an application is: it answers a request itself, or lets it through.
 
-    def __init__(self, app: App, config: ApiConfig, token: str) -> None:
+    `names` are those by which the server may be called beside its own address.
+    """
+
+    def __init__(self, app: App, token: str, names: Iterable[str]) -> None:
         self._app = app
         self._token = token.encode("ascii")
-        self._names = frozenset(name.lower().rstrip(".") for name in config.names)
+        self._names = frozenset(name.lower().rstrip(".") for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request. What is no HTTP (a web socket) is refused by not answering it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
-            return
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The server ends: let go of whoever waits. Called in its loop."""
+
+    def is_token(self, given: str) -> bool:
+        """In constant time, so that nobody learns it letter by letter."""
+        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
+
+    def _is_bearer(self, headers: Mapping[str, list[str]]) -> bool:
+        given = headers.get("authorization", [])
+        if len(given) != 1:
+            return False
+        scheme, _, token = given[0].partition(" ")
+        return self.is_token(token.strip()) and scheme.lower() == "bearer"
+
+
+class Guard(OutermostLayer):
+    """That of the API. Refuses in this order: name, origin, token, body."""
+
+    def __init__(self, app: App, config: ApiConfig, token: str) -> None:
+        super().__init__(app, token, config.names)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope, headers_of(scope))
         await (refusal or self._app)(scope, receive, send)
 
@@ -52,21 +81,12 @@ class Guard:
             return refused(403, "ForeignHost", "this server does not answer to that name", "use the url in api.json")
         if not is_same_origin(headers, hosts[0]):
             return refused(403, "ForeignOrigin", "a page of another site asks", "call it from a program")
-        if scope["path"] not in WITHOUT_TOKEN and not self._has_token(headers):
+        if scope["path"] not in WITHOUT_TOKEN and not self._is_bearer(headers):
             hint = "send Authorization: Bearer TOKEN; the token is in the checkpoint's onceward/api.json"
             answer = refused(401, "Unauthorized", "the token is missing or wrong", hint)
             answer.headers["WWW-Authenticate"] = "Bearer"
             return answer
         return unfit_body(headers)
-
-    def _has_token(self, headers: Mapping[str, list[str]]) -> bool:
-        given = headers.get("authorization", [])
-        if len(given) != 1:
-            return False
-        scheme, _, token = given[0].partition(" ")
-        # In constant time, so that nobody learns it letter by letter.
-        is_right = hmac.compare_digest(token.strip().encode("utf-8", "surrogatepass"), self._token)
-        return scheme.lower() == "bearer" and is_right
 
 
 def named_as_ours(hosts: Sequence[str], scope: Scope, names: Collection[str]) -> bool:

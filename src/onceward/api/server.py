@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ from onceward.errors import ConfigurationError
 if TYPE_CHECKING:
     from uvicorn import Server
 
-    from onceward.api.guard import App, Receive, Scope, Send
+    from onceward.api.guard import App, OutermostLayer, Receive, Scope, Send
     from onceward.api.served import Served
 
 log = logging.getLogger("onceward")
@@ -41,7 +41,7 @@ class Beside:
     """Another application of the same server, under a path, with a guard of its own."""
 
     path: str
-    app: Callable[[Served], App]
+    app: Callable[[Served], OutermostLayer]
 
 
 class _Both:
@@ -72,34 +72,15 @@ class ApiServer:
 
     def serve(self, served: Served) -> None:
         """Begin to answer, then say where, in the file beside the checkpoint."""
-        from uvicorn import Config, Server
-
         from onceward.api.app import guarded_app
-
-        class Quiet(Server):
-            """Signals are the driver's own business."""
-
-            @contextlib.contextmanager
-            def capture_signals(self) -> Iterator[None]:
-                yield
+        from onceward.api.quiet import ServerBeneath
 
         app: App = guarded_app(served, self._config, self._token)
+        ending: Callable[[], None] = lambda: None  # noqa: E731
         if self._beside is not None:
-            app = _Both(app, self._beside.path, self._beside.app(served))
-        self._server = Quiet(
-            Config(
-                app,
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                ws="none",
-                limit_concurrency=_CONNECTIONS,
-                timeout_keep_alive=5,
-                timeout_graceful_shutdown=1,
-            )
-        )
+            other = self._beside.app(served)
+            app, ending = _Both(app, self._beside.path, other), other.close
+        self._server = ServerBeneath(app, connections=_CONNECTIONS, last_words_s=1, on_end=ending)
         # From here on whoever comes waits, if only for a moment: the file must not name a server that refuses.
         self._socket.listen(_CONNECTIONS)
         self._thread = threading.Thread(target=self._work, name="onceward-api", daemon=True)

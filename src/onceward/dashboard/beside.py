@@ -12,7 +12,7 @@ from onceward.dashboard.config import DashboardConfig
 from onceward.dashboard.places import Place, Places
 
 if TYPE_CHECKING:
-    from onceward.api.guard import App
+    from onceward.api.guard import OutermostLayer
     from onceward.api.served import Served
     from onceward.api.server import Beside
 
@@ -23,7 +23,7 @@ def page_beside(checkpoint: Path, token: str, api: ApiConfig | None) -> Beside:
     """For the server of the API. The page's token is another one than the API's, which may do more."""
     from onceward.api.server import Beside
 
-    def app(served: Served) -> App:
+    def app(served: Served) -> OutermostLayer:
         from onceward.dashboard.app import dashboard_app
 
         names = tuple(api.names) if api is not None else ()

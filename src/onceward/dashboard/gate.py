@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from onceward.api.guard import (
     App,
+    OutermostLayer,
     Receive,
     Scope,
     Send,
@@ -47,25 +48,30 @@ _HEADERS: Final = {
 }
 
 
-class Gate:
-    """The outermost layer. Refuses in this order: name, origin, key, method, body."""
+class Gate(OutermostLayer):
+    """That of the dashboard. Refuses in this order: name, origin, key, method, body."""
 
-    def __init__(self, app: App, config: DashboardConfig, token: str, *, base: str = "") -> None:
-        self._app, self._config, self._token, self._base = app, config, token.encode("ascii"), base
-        self._names = frozenset(name.lower().rstrip(".") for name in config.names)
+    def __init__(
+        self,
+        app: App,
+        config: DashboardConfig,
+        token: str,
+        *,
+        base: str = "",
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(app, token, config.names)
+        self._config, self._base, self._on_close = config, base, on_close
         # The cookie is made of the token, and does not tell it.
         self._key = hmac.new(self._token, b"onceward dashboard cookie", hashlib.sha256).hexdigest()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request. What is no HTTP (a web socket) is refused by not answering it."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})
-            return
+    def close(self) -> None:
+        """See `OutermostLayer.close`."""
+        self._on_close()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         inner = {**scope, "path": self._path(scope["path"]), "root_path": ""}
-        answer = self._answer(inner, headers_of(scope))
+        answer = self._own_answer(inner, headers_of(scope))
         await (answer or self._app)(inner, receive, _with_headers(send))
 
     def _path(self, path: str) -> str:
@@ -75,7 +81,7 @@ class Gate:
                 path = path[len(prefix) :]
         return path
 
-    def _answer(self, scope: Scope, headers: Mapping[str, list[str]]) -> Response | None:
+    def _own_answer(self, scope: Scope, headers: Mapping[str, list[str]]) -> Response | None:
         hosts = headers.get("host", [])
         if not named_as_ours(hosts, scope, self._names):
             return refused(403, "ForeignHost", "this server does not answer to that name", "see --name")
@@ -109,10 +115,6 @@ class Gate:
         self.give_key(answer, scope)
         return answer
 
-    def is_token(self, given: str) -> bool:
-        """In constant time."""
-        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
-
     def give_key(self, answer: Response, scope: Scope) -> None:
         """Until the browser is closed, to requests of the page itself only."""
         answer.set_cookie(
@@ -125,9 +127,8 @@ class Gate:
         return f"onceward-{port or 0}"
 
     def _has_key(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
-        for header in headers.get("authorization", [])[:1]:
-            scheme, _, token = header.partition(" ")
-            return scheme.lower() == "bearer" and self.is_token(token.strip())
+        if "authorization" in headers:
+            return self._is_bearer(headers)
         try:
             cookies = SimpleCookie("; ".join(headers.get("cookie", [])))
         except CookieError:

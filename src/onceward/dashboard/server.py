@@ -31,24 +31,11 @@ class DashboardServer:
 
     def serve(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Answer until SIGINT or SIGTERM."""
-        from uvicorn import Config, Server
-
+        from onceward.api.quiet import QuietServer
         from onceward.dashboard.app import dashboard_app
 
         app = dashboard_app(self._places, self._config, self.token, actor=self._actor)
-        server = Server(
-            Config(
-                app,
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                ws="none",
-                limit_concurrency=_CONNECTIONS,
-                timeout_graceful_shutdown=_LAST_WORDS_S,
-            )
-        )
+        server = QuietServer(app, connections=_CONNECTIONS, last_words_s=_LAST_WORDS_S, on_end=app.close)
         self._socket.listen(_CONNECTIONS)
         on_ready()
         try:

@@ -25,6 +25,13 @@ class Stream:
         self._glances: dict[str, Mapping[str, Any]] = {}
         self._task: asyncio.Task[None] | None = None
         self._looks = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The server ends, and waits for nobody who waits for news. Called in its loop."""
+        self._is_closed = True
+        for woken in self._watchers:
+            woken.set()
 
     async def events(self) -> AsyncIterator[str]:
         """For one browser: all jobs at first, then those that have changed."""
@@ -34,7 +41,7 @@ class Stream:
             self._task = asyncio.create_task(self._work())
         told: dict[str, str] = {}
         try:
-            while True:
+            while not self._is_closed:
                 try:
                     await asyncio.wait_for(woken.wait(), _SIGN_S)
                 except TimeoutError:
@@ -53,7 +60,7 @@ class Stream:
             self._watchers.discard(woken)
 
     async def _work(self) -> None:
-        while self._watchers:
+        while self._watchers and not self._is_closed:
             found = await to_thread.run_sync(self._look)
             self._glances = {str(one["id"]): one for one in found}
             self._looks += 1
