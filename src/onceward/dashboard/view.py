@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -202,18 +203,19 @@ class Views:
 
 
 def merged(written: Sequence[Digest], live: Sequence[Digest]) -> tuple[Digest, ...]:
-    """An attempt may be in flight and written at once: the one that has ended and is written knows more."""
+    """An attempt may be in flight and written at once: the one that has ended and is written knows more.
+
+    Rows are in the order of epochs, and only those from the first live one on are looked at.
+    """
     if not live:
         return tuple(written)
-    ended = {row.key[:3] for row in written if row.outcome != "open"}
+    place = bisect_left(written, min(row.epoch for row in live), key=lambda row: row.epoch)
+    tail = written[place:]
+    ended = {row.key[:3] for row in tail if row.outcome != "open"}
     fresh = [row for row in live if row.key[:3] not in ended]
     newer = {row.key[:3] for row in fresh}
-    first = min((row.epoch for row in fresh), default=None)
-    if first is None:
-        return tuple(written)
-    tail = [row for row in written if row.epoch >= first and row.key[:3] not in newer]
-    head = [row for row in written if row.epoch < first]
-    return (*head, *sorted([*tail, *fresh], key=lambda row: (row.epoch, row.newest)))
+    kept = [row for row in tail if row.key[:3] not in newer]
+    return (*written[:place], *sorted([*kept, *fresh], key=lambda row: (row.epoch, row.newest)))
 
 
 def record_from(attempt: Mapping[str, Any]) -> EpochRecord:

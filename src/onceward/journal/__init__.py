@@ -6,7 +6,7 @@ from onceward.journal.kept import KeptLog, Retention, forget_settled
 from onceward.journal.model import Manifest, SinkEntry, SlotEntry
 from onceward.journal.register import EpochFiles, Fate, Register
 from onceward.journal.resolutions import Kind, Resolution, Resolutions, Resolved
-from onceward.journal.sealed import seal, unseal
+from onceward.journal.sealed import seal, sealed_body, unseal
 from onceward.journal.settled import Marker, SettledLog, SinkTotal
 
 __all__ = [
@@ -32,5 +32,6 @@ __all__ = [
     "SlotEntry",
     "forget_settled",
     "seal",
+    "sealed_body",
     "unseal",
 ]

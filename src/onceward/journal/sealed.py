@@ -37,6 +37,14 @@ def seal(kind: str, document: dict[str, Any]) -> bytes:
 
 def unseal(kind: str, data: bytes, *, path: str) -> dict[str, Any]:
     """The document in `data`, or `DamagedFile`: never a guess."""
+    document = json.loads(sealed_body(kind, data, path=path))
+    if not isinstance(document, dict):
+        raise _damaged(path, "it does not hold a JSON object")
+    return document
+
+
+def sealed_body(kind: str, data: bytes, *, path: str) -> bytes:
+    """The document as it stands in `data`, which ends with it, or `DamagedFile`."""
     header = _HEADER.match(data)
     if header is None:
         raise _damaged(path, "its first line is not one of ours")
@@ -49,10 +57,7 @@ def unseal(kind: str, data: bytes, *, path: str) -> dict[str, Any]:
     body = data[header.end() :]
     if found != kind or _checksum(found, version, body) != checksum:
         raise _damaged(path, "its checksum does not match its content")
-    document = json.loads(body)
-    if not isinstance(document, dict):
-        raise _damaged(path, "it does not hold a JSON object")
-    return document
+    return body
 
 
 def _damaged(path: str, why: str) -> DamagedFile:

@@ -65,6 +65,21 @@ def test_the_index_reads_each_file_once_and_survives_compaction_and_damage() -> 
     assert index.attempts(2)[0].slots == record(2).slots
 
 
+def test_one_epoch_is_read_from_its_own_bytes_alone_and_only_if_they_are_the_same() -> None:
+    storage = MemoryStorage()
+    written = [replace(record(epoch, slots=3), why="größer als 4 €" * epoch) for epoch in range(4)]
+    HistoryLog(storage).write(written)
+    index = HistoryIndex(storage)
+    index.rows()
+    (name,) = storage.names("history")
+    data = storage.read(f"history/{name}") or b""
+    elsewhere = data.replace(b'"epoch":0', b'"epoch":x')
+    storage.delete(f"history/{name}")
+    storage.create(f"history/{name}", elsewhere)
+    assert [index.attempts(epoch) for epoch in (1, 2, 3)] == [[one] for one in written[1:]]
+    assert index.attempts(0) == []
+
+
 def test_the_newest_files_are_read_first_and_the_rest_later() -> None:
     storage = MemoryStorage()
     for epoch in range(4):
