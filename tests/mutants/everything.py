@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants import (
     checkpointing,
+    dashboard,
     decide,
     operators,
     publish,
@@ -35,4 +36,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *operators.RULES,
     *savepoints.RULES,
     *restart.RULES,
+    *dashboard.RULES,
 )

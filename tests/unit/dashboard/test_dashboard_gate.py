@@ -11,10 +11,11 @@ from api_client import Client, Reply
 from api_world import TOKEN
 from dashboard_client import JSON, client_of
 
+from onceward import dashboard
 from onceward.dashboard import DashboardConfig, Place
 from onceward.errors import ConfigurationError
 
-STATIC = Path(__file__).resolve().parents[3] / "src" / "onceward" / "dashboard" / "static"
+STATIC = Path(dashboard.__file__).parent / "static"
 
 
 @pytest.fixture
