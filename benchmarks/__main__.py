@@ -31,6 +31,7 @@ NAMES = (
     "history",
     "savepoints",
     "dashboard",
+    "watched",
 )
 OPTIONAL = ("flink",)
 """Only when named: they need more than `make bench` sets up."""
