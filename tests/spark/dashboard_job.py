@@ -15,7 +15,8 @@ WORK = Path(os.environ["DASHBOARD_WORK"])
 
 
 def rows(spark: SparkSession) -> DataFrame:
-    return spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(WORK / "input"))
+    files = spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(WORK / "input"))
+    return files.dropDuplicates(["id"])
 
 
 def die_if_told(epoch: int) -> None:
@@ -33,5 +34,6 @@ job = Job(
         FileSink(WORK / "out", format="parquet", name="files"),
     ],
     hooks=Hooks(on_decision=die_if_told),
+    operators=["first <b> of an id"],
     small_epoch_rows=0,
 )

@@ -14,7 +14,10 @@ from typing import Any, NoReturn
 
 import pytest
 
+from onceward.identity import JobIdentity, SinkName, TransactionName, new_run
+from onceward.journal import IdentityFile
 from onceward.observe import read_status
+from onceward.storage import LocalStorage
 from onceward.testing.servers import PostgresServer
 
 from .processes import environment
@@ -35,7 +38,8 @@ FLAGS = [
 ]
 PATIENCE_MS = PATIENCE_S * 1000
 ROWS = 40
-VIEWS = ("", "/epochs", "/epoch/0", "/summary", "/transactions", "/checkpoint", "/lives", "/settings")
+HOSTILE = "<img src=x onerror=alert(1)>"
+VIEWS = ("", "/epochs", "/epoch/0", "/summary", "/transactions", "/state", "/checkpoint", "/lives", "/settings")
 
 
 class Story:
@@ -177,7 +181,8 @@ def test_what_the_page_says_is_what_checkpoint_and_target_say(story: Story) -> N
     story.go("")
     status = read_status(story.checkpoint)
     assert story.stat("Newest published") == str(status.settled) == "2"
-    story.see("<img src=x onerror=alert(1)>")
+    story.see(HOSTILE)
+    story.see("first <b> of an id")
     story.go("/summary")
     story.see(re.compile("^Rows$"))
     assert story.stat("Rows") == str(3 * ROWS)
@@ -220,6 +225,45 @@ def test_the_page_survives_the_drivers_death_and_what_waits_is_committed_by_a_cl
     assert read_status(story.checkpoint).settled == 3
 
 
+def left_behind(story: Story) -> str:
+    """Prepared in the server by a task that nobody waits for any more: an attempt at an epoch that is settled."""
+    from adbc_driver_postgresql import dbapi
+
+    record = IdentityFile(LocalStorage(story.checkpoint / "onceward")).read()
+    assert record is not None
+    job = JobIdentity(record.job, record.generation)
+    name = str(TransactionName.of(job, SinkName(HOSTILE), epoch=1, takeover=0, slot=0, attempt=9, run=new_run()))
+    with dbapi.connect(story.postgres.url, autocommit=True) as session, session.cursor() as cursor:
+        for statement in ("BEGIN", "INSERT INTO watched VALUES (-1, 'left')", f"PREPARE TRANSACTION '{name}'"):
+            cursor.execute(statement)
+    return name
+
+
+def test_what_a_lost_task_left_in_the_server_is_aborted_by_a_click_with_who_and_why(story: Story) -> None:
+    name = left_behind(story)
+    assert pending(story) == [name]
+    story.go("")
+    story.go("/transactions")
+    story.see(name)
+    story.see(re.compile("a lost attempt or a zombie task left it"))
+    story.page.get_by_role("button", name="Abort …").click()
+    story.see("what is in it is lost for good", where="dialog")
+    story.page.get_by_role("button", name="Leave it").click()
+    assert pending(story) == [name], "nothing happens before it is confirmed"
+    story.page.get_by_role("button", name="Abort …").click()
+    story.page.get_by_label("Why? It is kept in the checkpoint.").fill("left by a lost task <i>")
+    story.page.get_by_label(re.compile("Who are you")).fill("ada")
+    story.page.get_by_role("button", name="Abort it").click()
+    story.see("Aborted", where="dialog")
+    story.page.get_by_role("button", name="Close").click()
+    story.see("Nothing waits")
+    assert pending(story) == []
+    assert story.postgres.query("SELECT count(*) FROM watched WHERE id < 0") == [(0,)]
+    story.go("/lives")
+    story.see("left by a lost task <i>")
+    story.see(re.compile("^ada "))
+
+
 def test_the_page_shows_the_drivers_return_without_being_loaded_again(story: Story) -> None:
     story.go("")
     story.page.evaluate("() => { window.isTheSame = true; }")
@@ -248,3 +292,17 @@ def test_the_table_is_searched_and_an_epoch_opened_by_the_keyboard(story: Story)
     story.see("epoch 0", where=".readout")
     story.page.keyboard.press("Enter")
     story.see("Epoch 0")
+
+
+def test_the_state_is_browsed_by_operator_and_key(story: Story) -> None:
+    """The page starts a Spark for it, and says so until it answers."""
+    story.go("/state")
+    story.see("first <b> of an id")
+    story.page.get_by_label("Key: id").fill("7")
+    story.page.get_by_role("button", name="Look").click()
+    story.see(re.compile("Starting Spark"))
+    story.see(re.compile("State at the end of epoch 5"))
+    assert story.page.locator("#main tbody").last.inner_text().split() == ["7", "null"]
+    story.page.get_by_label("Key: id").fill("-7")
+    story.page.get_by_role("button", name="Look").click()
+    story.see("No such entry")

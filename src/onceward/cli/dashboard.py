@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,13 +30,17 @@ def dashboard(
         list[str] | None, typer.Option(help="A host name by which it may be called, as behind a proxy.")
     ] = None,
     prefix: Annotated[str, typer.Option(metavar="/PATH", help="The path under which a reverse proxy shows it.")] = "",
+    savepoints: Annotated[
+        list[str] | None, typer.Option(metavar="FOLDER", help="A folder in which savepoints lie; may be given again.")
+    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Let nobody commit or abort anything.")] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
     """Show jobs in a browser: every epoch and every transaction. Prints an address with a token; Ctrl-C ends it."""
     config = DashboardConfig(host=host, port=port, names=tuple(name or ()), prefix=prefix, read_only=read_only)
-    server = DashboardServer(places_of(targets or ["."]), config, actor=who())
+    places = places_of(targets or ["."], savepoints=savepoints or ())
+    server = DashboardServer(places, config, actor=who())
 
     def ready() -> None:
         if json:
@@ -49,8 +54,8 @@ def dashboard(
     server.serve(ready)
 
 
-def places_of(targets: list[str]) -> Places:
-    """What was named: a job in a file, a checkpoint, or a folder in which checkpoints are."""
+def places_of(targets: list[str], *, savepoints: Sequence[str] = ()) -> Places:
+    """What was named: a job in a file, a checkpoint, or a folder in which checkpoints are; and where savepoints lie."""
     named: list[Place] = []
     folders: list[Path] = []
     for target in targets:
@@ -66,7 +71,7 @@ def places_of(targets: list[str]) -> Places:
             named.append(Place(path))
         else:
             folders.append(path)
-    return Places(named, folders)
+    return Places(named, folders, savepoints=[local_path(one) for one in savepoints])
 
 
 def _place_of_job(target: str) -> Place:

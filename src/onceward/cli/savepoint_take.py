@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,6 +18,7 @@ from onceward.errors import OncewardError, StorageFailed
 from onceward.savepoints import Progress
 from onceward.savepoints import take as take_from_files
 from onceward.storage import local_path
+from onceward.version import spark_version
 
 _LOOK_S: Final = 0.1
 
@@ -71,16 +71,9 @@ def from_files(root: Path, folder: Path, *, quiet: bool) -> TakenSavepoint:
     """By this process. A job that runs is not held up, and need not know."""
     progress = Progress()
     with BytesBar("taking a savepoint", lambda: progress, quiet=quiet):
-        taken = take_from_files(root, folder, clock=SystemClock(), spark=_spark(), progress=progress)
+        taken = take_from_files(root, folder, clock=SystemClock(), spark=spark_version(), progress=progress)
     saved = taken.savepoint
     return TakenSavepoint(str(taken.path), saved.id, saved.epoch, saved.size)
-
-
-def _spark() -> str:
-    try:
-        return version("pyspark")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Start a Spark and show keys and values, both sides of a join, variables and timers. Works while the job runs."""
-    from onceward.observe.state import first_rows
+    from onceward.observe.state import columns_of, first_rows
     from onceward.observe.state_export import state_of, with_key
     from onceward.observe.state_views import frame_of
 
@@ -46,8 +46,7 @@ def show(
         for view in found.views:
             frame = with_key(frame_of(spark, found.root, view, found.epoch), key or ())
             told = first_rows(frame, rows + 1)
-            columns = [one for field in frame.schema.fields for one in getattr(field.dataType, "names", [field.name])]
-            shown.append((view, columns, told[:rows], len(told) > rows))
+            shown.append((view, columns_of(frame), told[:rows], len(told) > rows))
     if json:
         show_json({"epoch": found.epoch, "state": [_as_json(*one) for one in shown]})
         return
@@ -85,6 +84,14 @@ def export(
         return
     for name, count in rows.items():
         out.print(f"[green]exported[/] {count:,} rows: {escape(str(local_path(target) / name))}")
+
+
+@state.command(hidden=True)
+def answer() -> None:
+    """Start a Spark, then answer questions, a JSON object a line each, until standard input ends: for the dashboard."""
+    from onceward.cli.state_answers import answer_questions
+
+    answer_questions()
 
 
 def _as_json(view: StateView, columns: list[str], told: tuple[str, ...], has_more: bool) -> dict[str, object]:

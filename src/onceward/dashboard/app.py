@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Final, Literal
 
@@ -19,12 +19,15 @@ from starlette.staticfiles import StaticFiles
 
 from onceward.api.app import answer_errors
 from onceward.clock import SystemClock
-from onceward.dashboard import hand, saving, tables
+from onceward.dashboard import hand, tables
 from onceward.dashboard.config import DashboardConfig
 from onceward.dashboard.detail import epoch_detail, job_detail, settings
 from onceward.dashboard.gate import Gate
 from onceward.dashboard.past import lives
 from onceward.dashboard.places import Places
+from onceward.dashboard.reader import StateReader
+from onceward.dashboard.saving import Saving
+from onceward.dashboard.state import MOST_ROWS, entries, state
 from onceward.dashboard.stream import Stream
 from onceward.dashboard.view import JobView, Views
 from onceward.verify import verify
@@ -49,6 +52,8 @@ class Shown:
     actor: str
     stream: Stream
     gate: Callable[[], Gate]
+    reader: StateReader
+    _saving: dict[str, Saving] = field(default_factory=dict)
 
     def overview(self) -> list[dict[str, Any]]:
         """A line for each job."""
@@ -62,6 +67,14 @@ class Shown:
                 404, "there is no such job here: it was removed, or the address is of another dashboard"
             )
         return self.views.one(place)
+
+    def saving(self, job: str) -> Saving:
+        """Savepoints of one job."""
+        view = self.view(job)
+        found = self._saving.get(job)
+        if found is None or not found.is_of(view):
+            found = self._saving[job] = Saving(view, self.places.savepoints)
+        return found
 
 
 class Wanted(BaseModel):
@@ -96,7 +109,15 @@ class Login(BaseModel):
     token: str = Field(max_length=500)
 
 
-def dashboard_app(places: Places, config: DashboardConfig, token: str, *, actor: str, base: str = "") -> Gate:
+def dashboard_app(
+    places: Places,
+    config: DashboardConfig,
+    token: str,
+    *,
+    actor: str,
+    base: str = "",
+    reader: StateReader | None = None,
+) -> Gate:
     """What the server runs. `base` is where it stands beside other applications of one server."""
     app = FastAPI(
         title="onceward dashboard",
@@ -107,9 +128,9 @@ def dashboard_app(places: Places, config: DashboardConfig, token: str, *, actor:
         redirect_slashes=False,
     )
     views = Views()
-    gate = Gate(app, config, token, base=base)
     stream = Stream(lambda: [view.glance() for view in views.of(places.all())])
-    app.state.shown = Shown(places, views, config, actor, stream, lambda: gate)
+    gate = Gate(app, config, token, base=base, on_close=stream.close)
+    app.state.shown = Shown(places, views, config, actor, stream, lambda: gate, reader or StateReader())
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_api_route("/", page, methods=["GET", "HEAD"], include_in_schema=False)
@@ -258,14 +279,39 @@ def rejected(request: Request, job: JobId) -> Response:
 
 @router.get("/jobs/{job}/savepoints")
 def savepoints(request: Request, job: JobId) -> Response:
-    """Those that the running driver was asked for."""
-    return _answer(saving.savepoints(_shown(request).view(job), read_only=_shown(request).config.read_only))
+    """Those that lie there, and those that are being taken."""
+    shown = _shown(request)
+    return _answer(shown.saving(job).shown(read_only=shown.config.read_only))
 
 
 @router.post("/jobs/{job}/savepoints")
 def take(request: Request, job: JobId, wanted: Folder) -> Response:
-    """Begin to take one beside the running job."""
-    return _answer(saving.take(_shown(request).view(job), wanted.folder))
+    """Begin to take one, beside the running job or from its files."""
+    return _answer(_shown(request).saving(job).take(wanted.folder))
+
+
+@router.get("/jobs/{job}/state")
+def operators(request: Request, job: JobId) -> Response:
+    """The operators that keep state, by name, and the epochs at whose end it can be looked at."""
+    return _answer(state(_shown(request).view(job), _shown(request).reader))
+
+
+@router.get("/jobs/{job}/state/entries")
+def state_entries(
+    request: Request,
+    job: JobId,
+    operator: Annotated[int, Query(ge=0, le=_MOST)],
+    part: Annotated[str, Query(max_length=200)] = "",
+    epoch: Number = None,
+    key: Annotated[list[Annotated[str, Query(max_length=1000)]], Query(max_length=20)] = [],  # noqa: B006
+    rows: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
+) -> Response:
+    """Keys and values, or how far their reading is: to be asked for again until it is done."""
+    shown = _shown(request)
+    found = entries(
+        shown.view(job), shown.reader, operator=operator, part=part, epoch=epoch, keys=tuple(key), rows=rows
+    )
+    return _answer(found)
 
 
 @router.get("/jobs/{job}/verify")

@@ -10,11 +10,13 @@ from typing import Any
 
 from onceward.api import DriverGone, NoDriver
 from onceward.dashboard.digest import digest_of
+from onceward.dashboard.flow import flow, operators_of, topology_of
 from onceward.dashboard.tables import as_json
 from onceward.dashboard.view import JobView, record_from
 from onceward.errors import DamagedFile
 from onceward.history import PHASES, EpochRecord
 from onceward.journal import EpochFiles, Manifest, Register
+from onceward.operators import Topology
 from onceward.sources.positions import offset_ranges
 
 
@@ -22,19 +24,7 @@ def job_detail(view: JobView) -> dict[str, Any]:
     """The glance, and the picture: sources, operators, sinks, each with what went through it in the newest epoch."""
     glance = view.glance()
     record = view.index.newest
-    return {**glance, "flow": _flow(view, record), "sinks": _sinks(view, record), "meaning": PHASES}
-
-
-def _flow(view: JobView, record: EpochRecord | None) -> dict[str, Any]:
-    if record is None:
-        return {"epoch": None, "sources": [], "operators": [], "input_rows": None, "rows": None}
-    return {
-        "epoch": record.epoch,
-        "sources": [{"name": name, "end": end} for name, end in record.sources.items()],
-        "operators": [asdict(size) for size in record.state],
-        "input_rows": record.input_rows,
-        "rows": record.rows,
-    }
+    return {**glance, "flow": flow(topology_of(view), record), "sinks": _sinks(view, record), "meaning": PHASES}
 
 
 def _sinks(view: JobView, record: EpochRecord | None) -> list[dict[str, Any]]:
@@ -112,11 +102,11 @@ def epoch_detail(view: JobView, epoch: int) -> dict[str, Any] | None:
     barrier = view.logs.barrier(epoch)
     if not attempts and manifest is None and barrier is None:
         return None
-    glance = view.glance()
+    glance, topology = view.glance(), topology_of(view)
     return {
         "epoch": epoch,
         "state": _state(epoch, glance, manifest),
-        "attempts": [_attempt(one) for one in attempts],
+        "attempts": [_attempt(one, topology) for one in attempts],
         "planned": barrier.timestamp.timestamp() if barrier is not None else None,
         "settled": settled_at.timestamp() if settled_at is not None else None,
         "offsets": [asdict(one) for one in offset_ranges(view.place.checkpoint, epoch)],
@@ -162,7 +152,7 @@ def _staged_sinks(manifest: Manifest | None) -> list[dict[str, Any]]:
     ]
 
 
-def _attempt(record: EpochRecord) -> dict[str, Any]:
+def _attempt(record: EpochRecord, topology: Topology) -> dict[str, Any]:
     acked = sorted(slot.acked_at for slot in record.slots if slot.acked_at is not None)
     return {
         **as_json(digest_of(record)),
@@ -179,7 +169,7 @@ def _attempt(record: EpochRecord) -> dict[str, Any]:
             for name, sink in record.sinks.items()
         },
         "sources": dict(record.sources),
-        "state": [asdict(size) for size in record.state],
+        "state": operators_of(topology, record) if record.state else [],
         "engine_ms": dict(record.engine_ms),
         "first_ack": _at(acked[0]) if acked else None,
         "last_ack": _at(acked[-1]) if acked else None,

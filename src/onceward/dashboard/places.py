@@ -50,11 +50,17 @@ class Place:
 
 
 class Places:
-    """All that is shown, in a steady order. Folders are looked through again now and then: new jobs appear."""
+    """All that is shown, in a steady order. Folders are looked through again now and then: new jobs appear.
 
-    def __init__(self, named: Sequence[Place] = (), folders: Sequence[Path] = ()) -> None:
+    `savepoints` are folders in which theirs may lie, beside the usual one of each job.
+    """
+
+    def __init__(
+        self, named: Sequence[Place] = (), folders: Sequence[Path] = (), *, savepoints: Sequence[Path] = ()
+    ) -> None:
         self._named = tuple({place.id: place for place in named}.values())
         self._folders = tuple(dict.fromkeys(folders))
+        self.savepoints = tuple(dict.fromkeys(savepoints))
         self._found: tuple[Place, ...] = ()
         self._looked_at = float("-inf")
         self._looking = threading.Lock()

@@ -81,7 +81,9 @@ def play(
         )
         if watch:
             os.environ[WATCHED] = "1"
-            dashboard = subprocess.Popen([sys.executable, "-m", "onceward", "dashboard", str(work), "--open"])
+            command = [sys.executable, "-m", "onceward", "dashboard", str(work), "--open"]
+            # Standard output may be for a program, and is then one JSON document.
+            dashboard = subprocess.Popen(command, stdout=sys.stderr if quiet else None)
         _kill_and_restart(work, files=files, kills=kills, chance=random.Random(seed), console=console)
         result = _audit(work, seed=seed, kills=kills, seconds=time.monotonic() - started)
         _show(result, console)

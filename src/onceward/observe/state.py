@@ -79,9 +79,19 @@ def _name(view: StateView) -> str:
 
 
 def first_rows(frame: DataFrame, most: int) -> tuple[str, ...]:
+    """Each as one text: see `first_cells`."""
+    return tuple(f"({', '.join(cells)})" for cells in first_cells(frame, most))
+
+
+def first_cells(frame: DataFrame, most: int) -> tuple[tuple[str, ...], ...]:
     """By key, so that two looks at one epoch show the same. Spark holds only so many rows of each task for it."""
     found = frame.orderBy(*_sortable(frame)).limit(most).collect()
-    return tuple(_text(tuple(part for cell in row for part in _parts(cell))) for row in found)
+    return tuple(tuple(_text(part) for cell in row for part in _parts(cell)) for row in found)
+
+
+def columns_of(frame: DataFrame) -> list[str]:
+    """The names that belong to the cells: those inside of key and value."""
+    return [one for field in frame.schema.fields for one in getattr(field.dataType, "names", [field.name])]
 
 
 def _sortable(frame: DataFrame) -> list[str]:

@@ -50,6 +50,10 @@ class SparkLogs:
         """See `DecisionLog.planned`."""
         return self._highest("offsets")
 
+    def oldest(self) -> int | None:
+        """The lowest entry of the offset log: what came before it Spark has removed. None where there is none."""
+        return min(self._numbers("offsets"), default=None)
+
     def barrier(self, epoch: int) -> Barrier | None:
         """See `DecisionLog.barrier`."""
         lines = self._entry("offsets", epoch)

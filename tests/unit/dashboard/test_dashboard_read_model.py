@@ -86,7 +86,8 @@ def test_one_epoch_is_shown_with_its_slots_sinks_and_transactions(stopped: Clien
     (attempt,) = found["attempts"]
     assert attempt["slot"]["rows"] == [slot.rows for slot in record.slots]
     assert attempt["phases"] == phases(record)
-    assert attempt["state"] == [{"name": "agg", "rows": 2, "bytes": 900, "commit_ms": 0}]
+    (size,) = attempt["state"]
+    assert (size["kind"], size["rows"], size["bytes"], size["commit_ms"]) == ("agg", 2, 900, 0)
     assert found["state"] == "settled"
     staged = {sink["name"]: len(sink["transaction"]) for sink in found["sinks"]}
     assert set(staged) == set(record.sinks)

@@ -73,8 +73,8 @@ function morph(old, fresh) {
   }
   // A chart, or a form that someone is filling in, looks after itself.
   if (old.hasAttribute("data-own")) return;
-  // Style goes by its properties: as an attribute the page's policy refuses it.
-  for (const { name } of [...old.attributes]) if (name !== "style" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  // Style goes by its properties: as an attribute the page's policy refuses it. What someone has unfolded stays open.
+  for (const { name } of [...old.attributes]) if (name !== "style" && name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   for (const { name, value } of fresh.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   if (old.style && old.style.flexGrow !== fresh.style.flexGrow) old.style.flexGrow = fresh.style.flexGrow;
   for (const key of Object.keys(old[HANDLERS] || {})) if (!fresh[HANDLERS]?.[key]) old[key] = null;

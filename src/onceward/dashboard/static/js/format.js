@@ -21,6 +21,9 @@ export function seconds(value) {
   return age(value);
 }
 
+/** On an axis, where one unit and few digits do. */
+export const tickSeconds = (value) => (value < 1 && value > 0 ? `${Math.round(value * 1000)} ms` : `${Number(value.toFixed(2))} s`);
+
 export function age(value) {
   if (!known(value)) return NONE;
   const s = Math.max(0, Math.floor(value));

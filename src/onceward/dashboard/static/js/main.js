@@ -9,6 +9,7 @@ import * as job from "./views/job.js";
 import * as lives from "./views/lives.js";
 import * as overview from "./views/overview.js";
 import * as settings from "./views/settings.js";
+import * as state from "./views/state.js";
 import * as summary from "./views/summary.js";
 import * as transactions from "./views/transactions.js";
 
@@ -17,6 +18,7 @@ const TABS = [
   ["epochs", "Epochs", epochs],
   ["summary", "Summary", summary],
   ["transactions", "Transactions", transactions],
+  ["state", "State", state],
   ["checkpoint", "Checkpoint", checkpoint],
   ["lives", "Lives", lives],
   ["settings", "Settings", settings],

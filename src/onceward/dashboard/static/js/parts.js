@@ -26,6 +26,11 @@ export const outcome = (one) => badge(OUTCOMES[one] || ["", one]);
 export const verdict = (one) => badge(VERDICTS[one] || ["", one]);
 export const labelled = (kind, text) => badge([kind, text]);
 
+const KINDS = { stateStoreSave: "aggregate", dedupe: "dedupe", dedupeWithinWatermark: "dedupe within watermark", symmetricHashJoin: "join", sessionWindowStateStoreSaveExec: "session windows",
+  streamingLimit: "limit", flatMapGroupsWithState: "flatMapGroupsWithState", applyInPandasWithState: "applyInPandasWithState" };
+/** Spark's word for a kind of operator, as people say it. */
+export const kindText = (kind) => KINDS[kind] || (kind.startsWith("transformWithState") ? "transformWithState" : kind) || "operator";
+
 /** A moment, exact on hover. */
 export const moment = (at, options) =>
   at === null || at === undefined ? "–" : h("time", { datetime: iso(at), title: iso(at) }, time(at, options));
@@ -60,9 +65,9 @@ export function command(text) {
   return h("div.command", { "data-key": text }, h("code", text), button);
 }
 
-/** stats([["Rows", 12, "kind"], ...]) */
-export const stats = (lines) => h("dl.stats", lines.filter(Boolean).map(([name, value, kind]) =>
-  h("div", h("dt", name), h("dd", { class: kind || "" }, value))));
+/** stats([["Rows", 12, "kind", "what it is"], ...]) */
+export const stats = (lines) => h("dl.stats", lines.filter(Boolean).map(([name, value, kind, meaning]) =>
+  h("div", { title: meaning }, h("dt", name), h("dd", { class: kind || "" }, value))));
 
 /** table("What it is", [["Epoch", "number"], ...], rows); a row is a list of cells, or {cells, key}. */
 export function table(caption, columns, rows, { visible = false } = {}) {

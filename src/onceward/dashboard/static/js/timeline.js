@@ -1,10 +1,11 @@
 // Epochs as stacked phases, by uPlot: drag to zoom, hover to read, click to open. All of it by the keyboard as well.
 import { get, query } from "./api.js";
 import { h, show } from "./dom.js";
-import { count, plural, seconds, time } from "./format.js";
+import { compact, count, plural, seconds, tickSeconds, time } from "./format.js";
 import { PHASES, empty, phaseLegend, problem } from "./parts.js";
 
 const STACK = [...PHASES, "failed"];
+const MEASURES = [["time", "Time"], ["rows", "Rows"]];
 const SPANS = [[50, "50"], [200, "200"], [1000, "1,000"], [null, "All"]];
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -23,12 +24,14 @@ function uplot() {
 
 /** In `box`, which it keeps for itself. */
 export function timeline(box, here, wanted) {
-  const state = { ...wanted, first: null, last: null, data: null, plot: null, at: null, left: false };
+  const state = { ...wanted, measure: "time", first: null, last: null, data: null, plot: null, at: null, left: false };
   const chart = h("div.chart", { tabindex: "0", role: "group", "aria-label": "Timeline of epochs", onkeydown: (event) => key(event) });
   const told = h("p.hidden");
   const readout = h("div.readout", { "aria-live": "off" });
   const spans = h("div.row", { role: "group", "aria-label": "How many epochs" });
-  box.replaceChildren(h("div.row.apart", phaseLegend(), spans), chart, told, readout);
+  const measures = h("div.row", { role: "group", "aria-label": "What is drawn" });
+  const notes = h("div.notes");
+  box.replaceChildren(h("div.row.apart", phaseLegend(), h("div.row.far", measures, spans)), h("div.stage", chart, notes), told, readout);
   const resized = new ResizeObserver(() => state.plot?.setSize({ width: chart.clientWidth, height: chart.clientHeight }));
   resized.observe(chart);
 
@@ -48,13 +51,27 @@ export function timeline(box, here, wanted) {
     const { data } = state;
     show(spans, SPANS.map(([number, text]) => h("button", { type: "button", "aria-pressed": String(state.first === null && state.newest === number),
       onclick: () => { Object.assign(state, { first: null, last: null, newest: number }); reload(); } }, text)));
+    show(measures, MEASURES.map(([name, text]) => h("button", { type: "button", "aria-pressed": String(state.measure === name),
+      onclick: () => { state.measure = name; draw(make); } }, text)));
     state.plot?.destroy();
     state.plot = null;
     if (!data.epoch.length) { show(chart, empty("No epoch is written down yet", "An epoch appears here within seconds of its end.")); return; }
     chart.replaceChildren();
-    state.plot = new make(options(make), stacked(data), chart);
+    const series = state.measure === "rows" ? [data.epoch.map((_, place) => place), data.rows] : stacked(data);
+    cut(series[1]);
+    state.plot = new make(options(make), series, chart);
     told.textContent = inWords(data);
     read(state.at === null ? null : Math.min(state.at, data.epoch.length - 1));
+  }
+
+  /** A start takes seconds, an epoch a fraction of one: the few that tower over the rest are cut off, and said to be. */
+  function cut(heights) {
+    const ordered = [...heights].sort((a, b) => a - b);
+    const usual = ordered[Math.floor(ordered.length * 0.9)] * 2.5;
+    const taller = ordered.filter((height) => height > usual).length;
+    state.top = !state.whole && ordered.length >= 10 && ordered.at(-1) > usual * 1.5 ? usual : null;
+    show(notes, state.top || state.whole ? h("button.quiet.small", { type: "button", onclick: () => { state.whole = !state.whole; uplot().then(draw); } },
+      state.whole ? "Cut off the tallest" : `${plural(taller, "bar")} taller than this: show whole`) : null);
   }
 
   function options(make) {
@@ -63,12 +80,12 @@ export function timeline(box, here, wanted) {
     return {
       width: chart.clientWidth, height: chart.clientHeight, legend: { show: false },
       cursor: { points: { show: false }, drag: { x: true, y: false }, y: false },
-      scales: { x: { time: false, range: (u, low, high) => [low - 0.6, high + 0.6] }, y: { range: (u, low, high) => [0, (high || 0.001) * 1.06] } },
+      scales: { x: { time: false, range: (u, low, high) => [low - 0.6, high + 0.6] }, y: { range: (u, low, high) => [0, state.top || (high || 0.001) * 1.06] } },
       axes: [
         { ...axis, size: 30, grid: { show: false }, values: (u, places) => places.map((place) => Number.isInteger(place) && state.data.from[place] !== undefined ? count(state.data.from[place]) : "") },
-        { ...axis, size: 64, values: (u, values) => values.map((value) => seconds(value)) },
+        { ...axis, size: 64, values: (u, values) => values.map((value) => (state.measure === "rows" ? compact(value) : tickSeconds(value))) },
       ],
-      series: [{}, ...[...STACK].reverse().map((name) => ({ fill: colour(name), width: 0, points: { show: false }, paths: make.paths.bars({ size: [0.86, 42], align: 0 }) }))],
+      series: [{}, ...(state.measure === "rows" ? ["publish"] : [...STACK].reverse()).map((name) => ({ fill: colour(name), width: 0, points: { show: false }, paths: make.paths.bars({ size: [0.86, 42], align: 0 }) }))],
       hooks: {
         setCursor: [(u) => read(u.cursor.idx ?? null)],
         setSelect: [(u) => zoom(u)],

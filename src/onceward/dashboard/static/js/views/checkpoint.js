@@ -16,8 +16,7 @@ export function render(job, { here, reload }) {
     savepoints(job, here, reload),
     verify(here),
     card("Take it back", h("p.soft", "A stopped checkpoint can be taken back to an earlier epoch. What comes after it is moved aside, not removed; the command says first what would be delivered twice."),
-      command(`onceward checkpoints restore ${job.checkpoint} --epoch ${Math.max(0, job.settled)}`),
-      h("p.soft", "What the state was at the end of an epoch, by operator and key:"), command(`onceward status ${job.checkpoint} --state`)),
+      command(`onceward checkpoints restore ${job.checkpoint} --epoch ${Math.max(0, job.settled)}`)),
   ];
 }
 
@@ -31,20 +30,32 @@ function savepoints(job, here, reload) {
     event.preventDefault();
     try {
       const { id } = await post(`jobs/${here.job}/savepoints`, { folder: folder.value.trim() });
-      told.textContent = "It is being taken, beside the running job.";
+      told.textContent = "It is being taken; a running job goes on beside it.";
       await follow(here, id, reload);
       told.textContent = "";
     } catch (error) {
       told.textContent = `${error.message}. ${error.hint}`;
     }
-  } }, h("div.field", h("label", { for: "folder" }, "Folder on the driver's host"), folder), h("button.primary", { type: "submit" }, "Take a savepoint"), told);
-  const lines = saved.savepoints.map((one) => ({ key: one.id, cells: [labelled(...STATES[one.state]), one.epoch === null ? "–" : count(one.epoch), moment(Date.parse(one.began_at) / 1000),
+  } }, h("div.field", h("label", { for: "folder" }, job.live ? "Folder on the driver's host" : "Folder on the dashboard's host"), folder), h("button.primary", { type: "submit" }, "Take a savepoint"), told);
+  const there = saved.savepoints.map((one) => one.path);
+  const tasks = saved.tasks.filter((one) => !there.includes(one.path)).map((one) => ({ key: one.id, cells: [labelled(...STATES[one.state]), one.epoch === null ? "–" : count(one.epoch), moment(Date.parse(one.began_at) / 1000),
     one.bytes_total ? `${bytes(one.bytes_done)} of ${bytes(one.bytes_total)}` : bytes(one.bytes_done),
-    one.error ? h("span.wrap", `${one.error.message}. ${one.error.hint || ""}`) : one.path ? command(`onceward savepoint restore ${one.path} NEW-CHECKPOINT`) : h("span.wrap", one.folder)] }));
+    one.error ? h("span.wrap", `${one.error.message}. ${one.error.hint || ""}`) : h("code.wrap", one.path || one.folder)] }));
+  const kept = saved.savepoints.map((one) => ({ key: one.path, cells: one.problem ? [labelled("bad", "Damaged"), "–", "–", "–", [h("code.wrap", one.path), h("span.small.wrap", one.problem)]]
+    : [labelled("good", "Done"), count(one.epoch), moment(one.taken_at), bytes(one.bytes), [h("code.wrap", one.path), one.generation === job.generation ? null : h("span.small", `of generation ${one.generation}, before this checkpoint was restored`), restoring(one, saved, job)]] }));
   return card("Savepoints", h("p.soft", "A sealed copy of a published epoch, from which the job can be restored, moved or forked."),
     saved.why_not ? [h("p.soft", saved.why_not), command(`onceward savepoint take ${job.checkpoint} ${saved.folder}`)] : form,
-    lines.length ? table("Savepoints of this run", [["State"], ["Epoch", "number"], ["Asked for"], ["Copied"], ["To restore it"]], lines) : null);
+    tasks.length || kept.length ? table("Savepoints of this job", [["State"], ["Epoch", "number"], ["Taken"], ["Bytes", "number"], ["Where, and how to restore it"]], [...tasks, ...kept])
+      : h("p.soft", "None lies where they are looked for."),
+    h("p.soft.small.wrap", `Looked for in ${saved.folders.join(", ")}. Others: start the dashboard with --savepoints FOLDER.`));
 }
+
+/** Step by step; nothing of it is done from here. */
+const restoring = (one, { file }, job) => h("details", h("summary", "Restore it"), h("ol.how",
+  h("li", "Is every byte of it as it was taken?", command(`onceward savepoint verify ${one.path}`)),
+  h("li", "Stop the job, unless the two are to live side by side.", job.live ? command(`onceward stop ${job.checkpoint}`) : null),
+  h("li", "Make a new checkpoint of it. With the job's file the targets are asked first, and what would come twice is said.", command(`onceward savepoint restore ${one.path} ${job.checkpoint}-restored --job ${file || "FILE"}`)),
+  h("li", `Give the job that directory as its checkpoint, and start it.`, command(`onceward run ${file || "FILE"}`))));
 
 /** Until it has ended. */
 async function follow(here, id, reload) {

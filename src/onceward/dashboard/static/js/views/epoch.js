@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { bytes, count, plural, seconds } from "../format.js";
-import { card, empty, labelled, moment, outcome, paging, stats, table } from "../parts.js";
+import { card, empty, kindText, labelled, moment, outcome, paging, stats, table } from "../parts.js";
 
 const SLOTS = 100;
 const STEPS = { barrier: "Barrier", begun: "Staging begins", staged: "All slots acknowledged", pre_committed: "Manifest is durable",
@@ -18,7 +18,7 @@ export function render(found, { here, redraw }) {
   return [
     h("div.row.apart", h("div.row", h("h1", `Epoch ${count(found.epoch)}`), labelled(...(STATES[found.state] || ["", found.state]))),
       h("nav.row", { "aria-label": "Other epochs" }, found.epoch > 0 ? h("a.button", { href: steps(found.epoch - 1) }, "Before") : null, h("a.button", { href: steps(found.epoch + 1) }, "After"))),
-    attempts.length ? attempts.map((one, place) => attempt(one, attempts.length - place, found, redraw))
+    attempts.length ? attempts.map((one, place) => attempt(one, attempts.length - place, found, redraw, here))
       : card("History", empty("Nothing is written down of it", "Its driver was killed before it could, or it is being staged by a driver without an API.")),
     sinks(found, redraw),
     offsets(found),
@@ -27,7 +27,7 @@ export function render(found, { here, redraw }) {
 
 export const leave = () => { places = {}; };
 
-function attempt(one, number, found, redraw) {
+function attempt(one, number, found, redraw, here) {
   const title = found.attempts.length > 1 ? `Attempt ${number}` : "What happened";
   const longest = Math.max(...Object.values(one.phases), 0.000001);
   return h("section.card", { "data-key": `${one.run}-${one.begun}` },
@@ -41,8 +41,8 @@ function attempt(one, number, found, redraw) {
       h("span.small", found.meaning[phase])))) : null,
     h("div.columns",
       h("div.why", h("h3", "Steps"), h("dl.pairs", Object.entries(STEPS).filter(([step]) => one.times[step]).map(([step, text]) => [h("dt", text), h("dd", moment(one.times[step], { millis: true }))]))),
-      one.state.length ? h("div.why", h("h3", "State at its end"), table("State sizes", [["Operator"], ["Keys", "number"], ["Bytes", "number"], ["Commit", "number"]],
-        one.state.map((size) => [size.name, count(size.rows), bytes(size.bytes), `${count(size.commit_ms)} ms`]))) : null),
+      one.state.length ? h("div.why", h("div.row.apart", h("h3", "State at its end"), h("a", { href: `#/job/${here.job}/state?epoch=${found.epoch}` }, "Browse it")), table("State sizes", [["Operator"], ["Keys", "number"], ["Bytes", "number"], ["Commit", "number"]],
+        one.state.map((size) => [[h("span.wrap", size.name || kindText(size.kind)), size.name ? h("span.small", kindText(size.kind)) : null], count(size.rows), bytes(size.bytes), size.commit_ms === null ? "–" : `${count(size.commit_ms)} ms`]))) : null),
     delivered(one), slots(one, redraw));
 }
 

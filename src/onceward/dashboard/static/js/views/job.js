@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { h, svg } from "../dom.js";
 import { bytes, compact, count, epochText, plural, seconds } from "../format.js";
-import { ago, card, empty, phaseBar, phaseLegend, standing, stats, why } from "../parts.js";
+import { ago, card, empty, kindText, phaseBar, phaseLegend, standing, stats, why } from "../parts.js";
 import { timeline } from "../timeline.js";
 
 let chart = null;
@@ -28,10 +28,10 @@ export function render(job, { here }) {
       ["Waiting", waiting, job.unpublished > 1 ? "warn" : ""],
       ["Rows a second", compact(job.rows_per_s)],
       ["Decision to visible", seconds(job.delay)],
-      job.live ? ["Transactions in doubt", count(doubt)] : null,
+      job.live ? ["In doubt", count(doubt), "", "Prepared transactions in the targets"] : null,
       ["Drivers so far", job.complete ? count(job.runs) : "…"],
     ])),
-    flow(job),
+    flow(job, here),
     h("section.card", h("header", h("h2", "Timeline of epochs"), h("a", { href: `#/job/${here.job}/epochs` }, "All epochs")),
       h("div", { "data-own": true, id: "timeline" })),
   ];
@@ -49,19 +49,17 @@ export function leave() {
   chart = null;
 }
 
-function flow(job) {
+function flow(job, here) {
   const { flow: way, sinks, median_phases: phases } = job;
   if (way.epoch === null && !sinks.length) {
     return card("The way of the data", empty("No epoch is through yet", "Sources, operators and sinks are shown once the first one is."));
   }
   const read = way.input_rows === null ? "" : plural(way.input_rows, "row");
   const written = way.rows === null ? "" : plural(way.rows, "row");
-  const operators = way.operators.length
-    ? way.operators.map((one) => node(one.name || "operator", [`${plural(one.rows, "key")} in state`, bytes(one.bytes)]))
-    : [node("pipeline", ["keeps no state"])];
+  const operators = way.operators.length ? way.operators.map((one) => operatorNode(one, here)) : [node("pipeline", ["keeps no state"])];
   return h("section.card", h("header", h("h2", "The way of the data"), way.epoch === null ? null : h("p.soft.small", `as of epoch ${count(way.epoch)}`)),
     h("div.flow",
-      h("section", h("h3", "Sources"), way.sources.length ? way.sources.map((one) => node(shortSource(one.name), [shortEnd(one.end)], one.name)) : node("source", ["not reported yet"])),
+      h("section", h("h3", "Sources"), way.sources.length ? way.sources.map(sourceNode) : node("source", ["not reported yet"])),
       arrow(read),
       h("section", h("h3", "Operators"), operators),
       arrow(written),
@@ -70,6 +68,18 @@ function flow(job) {
 }
 
 const node = (name, lines, full = name) => h("div.node", h("b", { title: full }, name), lines.filter(Boolean).map((text) => h("span.soft.small.wrap", text)));
+
+function sourceNode(one) {
+  const what = one.description || one.kind || "source";
+  return node(one.name || shortSource(what), [one.name ? shortSource(what) : "", shortEnd(one.end)], what);
+}
+
+function operatorNode(one, here) {
+  const keys = one.keys?.length ? `by ${one.keys.map(([name]) => name).join(", ")}` : "";
+  const name = one.name || kindText(one.kind);
+  return node(h("a", { href: `#/job/${here.job}/state?operator=${one.number}` }, name), [[one.name ? kindText(one.kind) : "", keys].filter(Boolean).join(" "),
+    one.rows === null ? "" : `${plural(one.rows, "key")}, ${bytes(one.bytes)}`], name);
+}
 
 function sinkNode(sink) {
   const waits = sink.waiting_epochs ? `${plural(sink.waiting_rows, "row")} of ${plural(sink.waiting_epochs, "epoch")} wait` : "nothing waits";

@@ -22,7 +22,7 @@ export const leave = () => { looked = null; };
 export function render(found, tools) {
   const { here, reload } = tools;
   const again = () => { looked.stale = true; reload(); };
-  const columns = [["Verdict"], ["Epoch", "number"], ["Slot", "number"], ["Age", "number"], ["Sink"], ["Transaction, and why"], [""]];
+  const columns = [["Verdict"], ["Epoch", "number"], ["Slot", "number"], ["Age", "number"], ["Sink"], ["Transaction, and why"], ["By hand"]];
   const rows = found.transactions.map((one) => ({ key: one.transaction + one.sink, cells: [
     verdict(one.verdict), h("a", { href: `#/job/${here.job}/epoch/${one.epoch}` }, count(one.epoch)), count(one.slot), age(one.age_s), h("span.wrap", one.sink),
     [h("code.wrap", one.transaction), h("span.small", one.why), one.stray ? h("span.small", `generation ${one.generation}: no start looks at it`) : null],
