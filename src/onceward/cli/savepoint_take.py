@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final
 import typer
 from rich.markup import escape
 
+from onceward import errors
 from onceward.api import Driver, DriverGone, find_driver
 from onceward.cli.bytes_bar import BytesBar
 from onceward.cli.show import err, out, show_bytes, show_json
 from onceward.clock import SystemClock
-from onceward.errors import OncewardError, StorageFailed
+from onceward.errors import OncewardError
 from onceward.savepoints import Progress
 from onceward.savepoints import take as take_from_files
 from onceward.storage import local_path
@@ -109,5 +110,8 @@ def _by_driver(driver: Driver, folder: Path, *, quiet: bool) -> TakenSavepoint |
 
 
 def _failure(problem: dict[str, Any]) -> OncewardError:
-    """What ended it in the driver."""
-    return StorageFailed(f"{problem['error']}: {problem['message']}", hint=problem["hint"])
+    """What ended it in the driver, as this process would have raised it; of another release it may be unknown here."""
+    kind = getattr(errors, str(problem["error"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, OncewardError)):
+        kind = OncewardError
+    return kind(problem["message"], hint=problem["hint"])

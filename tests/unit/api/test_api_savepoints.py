@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from onceward.api import ApiConfig
 from onceward.api.app import guarded_app
 from onceward.api.server import ApiServer
 from onceward.cli.app import app
+from onceward.errors import ConfigurationError
 from onceward.savepoints import read_savepoint, verify_savepoint
 
 JSON = {"Content-Type": "application/json"}
@@ -116,3 +118,22 @@ def test_the_command_asks_the_driver_and_takes_it_from_the_files_without_one(wor
     done = CliRunner().invoke(app, ["savepoint", "list", str(tmp_path / "saved"), "--json"])
     assert {one["savepoint"]["epoch"] for one in json.loads(done.stdout)} == {2}
     assert len(json.loads(done.stdout)) == 2
+
+
+def test_what_the_driver_refuses_is_refused_by_the_command_in_the_same_words(tmp_path: Path) -> None:
+    """It was called a failure of the storage, with the exit code that asks for another try."""
+    world = made(tmp_path / "checkpoint", on_disk=True)
+    shutil.rmtree(tmp_path / "checkpoint" / "onceward" / "settled")
+    command = ["savepoint", "take", str(tmp_path / "checkpoint"), str(tmp_path / "saved")]
+    server, refused = ApiServer(ApiConfig()), []
+    for is_asked in (True, False):
+        if is_asked:
+            server.serve(world.served)
+        with pytest.raises(ConfigurationError) as found:
+            CliRunner().invoke(app, command, catch_exceptions=False)
+        server.close()
+        refused.append((found.type, found.value.message, found.value.hint))
+    world.recorder.close()
+    assert len(world.served.savepoints.all()) == 1
+    assert refused[0] == refused[1]
+    assert "no epoch is published yet" in refused[0][1]
