@@ -20,7 +20,7 @@ from onceward.dashboard.live import Answers, Finder, Live, ask
 from onceward.dashboard.places import Place
 from onceward.dashboard.standing import Seen, Standing, standing
 from onceward.dashboard.tables import recent
-from onceward.errors import DamagedFile, StorageFailed
+from onceward.errors import DamagedFile, OncewardError, StorageFailed
 from onceward.history import EpochRecord
 from onceward.journal import IdentityFile, IdentityRecord, SettledLog
 from onceward.restart.history import LifeLog
@@ -155,7 +155,7 @@ class JobView:
         return max(times, default=None)
 
     def _unreadable(self, error: Exception) -> dict[str, Any]:
-        why = f"its files cannot be read: {error}"
+        why = f"its files cannot be read: {error.message if isinstance(error, OncewardError) else error}"
         command = f"onceward checkpoints verify {self.place.checkpoint}"
         empty: dict[str, Any] = dict.fromkeys(
             ("generation", "file", "limit", "last_seen", "driver_seen", "run", "rows_per_s", "delay")

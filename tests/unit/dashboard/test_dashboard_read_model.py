@@ -169,6 +169,21 @@ def test_the_stream_tells_all_jobs_first(live: Client) -> None:
     assert json.loads(text.partition("data: ")[2])["changed"][0]["id"] == only(live)["id"]
 
 
+def test_the_stream_ends_with_the_server(live: Client) -> None:
+    """So that no browser that waits for news keeps it from ending."""
+
+    async def told() -> list[str]:
+        stream = live._app._app.state.shown.stream
+        events = stream.events()
+        await anext(events)
+        live._app.close()
+        return [text async for text in events]
+
+    import asyncio
+
+    assert asyncio.run(told()) == []
+
+
 def test_a_prefix_is_taken_off_whether_the_proxy_does_or_not(checkpoint: Path) -> None:
     client = client_of(Place(checkpoint), DashboardConfig(prefix="/team/onceward"))
     for path in ("/team/onceward/api/jobs", "/api/jobs"):

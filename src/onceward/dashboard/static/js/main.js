@@ -66,6 +66,7 @@ async function open() {
   }
   show(main, head(), loading());
   await load();
+  document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
@@ -109,6 +110,8 @@ function head(found) {
   const here = page.route;
   if (!here.job) return [];
   const known = feed.jobs.get(here.job) || (found?.standing ? found : null);
+  // A link to a job that is gone.
+  if (!known && feed.jobs.size) return [];
   const base = `#/job/${here.job}`;
   return [
     job.heading(known, here),
@@ -155,13 +158,14 @@ function freshness(state) {
     else if (box.dataset.state === "lost") { notice(""); if (page.route) load(); }
   }
   box.dataset.state = state;
+  main.classList.toggle("stale", state === "lost");
   show(box, h("span", state === "live" ? "Live" : "Connection lost"));
 }
 
 function login() {
   const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const told = h("p.small", { role: "alert" });
-  const form = h("form.card", { "data-own": true, onsubmit: async (event) => {
+  const form = h("form.card.narrow", { "data-own": true, onsubmit: async (event) => {
     event.preventDefault();
     try {
       await post("login", { token: field.value.trim() });

@@ -109,8 +109,10 @@ export const card = (title, ...rest) => h("section.card", h("header", h("h2", ti
 export const empty = (title, text) => h("div.empty", h("b", title), text);
 export const loading = () => h("p.loading", { role: "status" }, "Loading …");
 export const problem = (error) => h("section.card.problem", { role: "alert" },
-  h("h2", error.kind === "Unreachable" ? "The dashboard does not answer" : error.message),
-  error.kind === "Unreachable" ? null : h("p.soft.small", error.kind), error.hint ? h("p", error.hint) : null);
+  h("h2.wrap", sentence(error.message)), error.hint ? h("p.wrap", sentence(error.hint)) : null,
+  h("p.soft.small", error.status === 404 ? h("a", { href: "#/" }, "To all jobs") : error.kind));
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export function paging({ offset, limit, total }, go) {
   const last = Math.min(total, offset + limit);

@@ -31,7 +31,8 @@ export function timeline(box, here, wanted) {
   const spans = h("div.row", { role: "group", "aria-label": "How many epochs" });
   const measures = h("div.row", { role: "group", "aria-label": "What is drawn" });
   const notes = h("div.notes");
-  box.replaceChildren(h("div.row.apart", phaseLegend(), h("div.row.far", measures, spans)), h("div.stage", chart, notes), told, readout);
+  const legend = h("div");
+  box.replaceChildren(h("div.row.apart", legend, h("div.row.far", measures, spans)), h("div.stage", chart, notes), told, readout);
   const resized = new ResizeObserver(() => state.plot?.setSize({ width: chart.clientWidth, height: chart.clientHeight }));
   resized.observe(chart);
 
@@ -51,6 +52,7 @@ export function timeline(box, here, wanted) {
     const { data } = state;
     show(spans, SPANS.map(([number, text]) => h("button", { type: "button", "aria-pressed": String(state.first === null && state.newest === number),
       onclick: () => { Object.assign(state, { first: null, last: null, newest: number }); reload(); } }, text)));
+    show(legend, state.measure === "rows" ? h("p.soft.small", "rows that were staged, by epoch") : phaseLegend());
     show(measures, MEASURES.map(([name, text]) => h("button", { type: "button", "aria-pressed": String(state.measure === name),
       onclick: () => { state.measure = name; draw(make); } }, text)));
     state.plot?.destroy();

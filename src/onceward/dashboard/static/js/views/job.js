@@ -12,7 +12,8 @@ export const load = (here, signal) => get(`jobs/${here.job}`, signal);
 /** Above every view of a job. */
 export function heading(job, here) {
   if (!job) return h("div");
-  const seen = job.live ? null : h("p.soft.small", "last seen ", ago(job.driver_seen || job.last_seen));
+  const at = job.driver_seen || job.last_seen;
+  const seen = job.live || !at ? null : h("p.soft.small", "last seen ", ago(at));
   return h("div.why", h("div.row", h(here.epoch ? "p" : "h1", { class: here.epoch ? "soft" : "" }, job.job), standing(job.standing), seen),
     h("p.soft.small.wrap", job.checkpoint), why(job.standing));
 }

@@ -27,7 +27,7 @@ function line(job) {
   const kind = job.limit && job.unpublished >= job.limit ? "bad" : job.unpublished > 1 ? "warn" : "";
   return h("li.card.job", { "data-key": job.id },
     h("div.who", h("h2", h("a", { href: `#/job/${job.id}` }, job.job)), standing(job.standing),
-      h("p.where", job.live ? job.checkpoint : ["last seen ", ago(job.driver_seen || job.last_seen)])),
+      h("p.where", job.live || !(job.driver_seen || job.last_seen) ? job.checkpoint : ["last seen ", ago(job.driver_seen || job.last_seen)])),
     stats([
       ["Decided", epochText(job.decided)],
       ["Published", epochText(job.settled)],
@@ -37,6 +37,6 @@ function line(job) {
       ["Drivers", job.complete ? job.runs || "–" : "…"],
     ]),
     h("div.sparks", sparkline(job.sparks, `Durations of the last ${job.sparks.length} epochs`),
-      job.sparks.length > 1 ? h("p.soft.small", `last ${job.sparks.length} epochs, up to ${seconds(Math.max(...job.sparks))}`) : null),
+      job.sparks.length > 1 ? h("p.soft.small", `${job.sparks.length} epochs, up to ${seconds(Math.max(...job.sparks))}`) : null),
     ["stopped", "running", "seen"].includes(job.standing.kind) && !job.standing.command ? null : why(job.standing));
 }

@@ -1,12 +1,12 @@
 // What the job was asked for, and what its checkpoint has pinned.
 import { get } from "../api.js";
 import { h } from "../dom.js";
-import { card, table } from "../parts.js";
+import { card, moment, table } from "../parts.js";
 
 export const load = (here, signal) => get(`jobs/${here.job}/settings`, signal);
 
 const pairs = (values) => h("dl.pairs", Object.entries(values).filter(([, value]) => value !== null && value !== undefined).map(([name, value]) =>
-  [h("dt", name.replaceAll("_", " ")), h("dd.wrap", String(value))]));
+  [h("dt", name.replaceAll("_", " ")), h("dd.wrap", name.endsWith("_at") ? moment(Date.parse(value) / 1000) : String(value))]));
 
 export function render(found) {
   return [

@@ -24,8 +24,7 @@ export function render(found, { here }) {
 }
 
 function choice(found, params) {
-  const operator = found.operators.find((one) => String(one.number) === params.get("operator")) || (found.operators.length === 1 ? found.operators[0] : null);
-  if (!operator) return null;
+  const operator = found.operators.find((one) => String(one.number) === params.get("operator")) || found.operators[0];
   const part = operator.parts.includes(params.get("part")) ? params.get("part") : operator.parts[0];
   return part === undefined ? null : { operator, part };
 }

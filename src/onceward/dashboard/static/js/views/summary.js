@@ -13,7 +13,7 @@ export function render(found) {
   if (!found.epochs) return card("Summary", empty("Nothing to sum up yet", "An epoch counts within seconds of its end."));
   const lines = Object.entries(found.distributions).map(([name, one]) => {
     const say = unit(name);
-    return [[h("span", NAMES[name] || name), found.meaning[name] ? h("span.small", found.meaning[name]) : null],
+    return [[h("span", NAMES[name] || name), found.meaning[name] ? h("span.small.only-wide", found.meaning[name]) : null],
       say(one.min), say(one.mean), h("b", say(one.p50)), say(one.p90), say(one.p99), say(one.max), count(one.count)];
   });
   return [

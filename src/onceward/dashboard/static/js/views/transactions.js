@@ -22,11 +22,11 @@ export const leave = () => { looked = null; };
 export function render(found, tools) {
   const { here, reload } = tools;
   const again = () => { looked.stale = true; reload(); };
-  const columns = [["Verdict"], ["Epoch", "number"], ["Slot", "number"], ["Age", "number"], ["Sink"], ["Transaction, and why"], ["By hand"]];
+  const columns = [["Verdict"], ["Epoch", "number"], ["Slot", "number"], ["Age", "number"], ["Sink"], ["Transaction, and why"], ["By hand"]].slice(0, found.transactions.some((one) => one.actions.length) ? 7 : 6);
   const rows = found.transactions.map((one) => ({ key: one.transaction + one.sink, cells: [
     verdict(one.verdict), h("a", { href: `#/job/${here.job}/epoch/${one.epoch}` }, count(one.epoch)), count(one.slot), age(one.age_s), h("span.wrap", one.sink),
     [h("code.wrap", one.transaction), h("span.small", one.why), one.stray ? h("span.small", `generation ${one.generation}: no start looks at it`) : null],
-    one.actions.map((action) => h("button", { type: "button", onclick: () => ask(one, action, tools, again) }, action === "commit" ? "Commit …" : "Abort …"))] }));
+    one.actions.map((action) => h("button", { type: "button", onclick: () => ask(one, action, tools, again) }, action === "commit" ? "Commit …" : "Abort …"))].slice(0, columns.length) }));
   return [
     h("section.card",
       h("header", h("h2", "Transactions in the targets"), h("div.row", h("p.soft.small", SOURCES[found.source], ", ", moment(found.asked_at)),
