@@ -68,12 +68,16 @@ def test_what_is_public_is_in_the_reference() -> None:
 
 
 def test_on_a_package_index_the_readme_has_no_link_that_leads_nowhere() -> None:
-    """There is no repository around it: what is left of a link into one is its text."""
+    """There is no repository around it: what is left of a link into one is its text, and no picture."""
     hook = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
-    (change,) = hook["fancy-pypi-readme"]["substitutions"]
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "](docs/quickstart.md)" in text
-    shown = re.sub(change["pattern"], change["replacement"], text)
+    for change in hook["fancy-pypi-readme"]["substitutions"]:
+        shown = re.sub(change["pattern"], change["replacement"], shown)
+    assert "<img" in text
+    assert "<img" not in shown
+    sections = re.findall("^## .*", text, re.MULTILINE)
+    assert [one for one in sections if one != "## See it"] == re.findall("^## .*", shown, re.MULTILINE)
     assert [link for link in re.findall(r"\]\(([^)]+)\)", shown) if not link.startswith("http")] == []
     assert "The quickstart goes on from here" in " ".join(shown.split())
 
