@@ -95,7 +95,7 @@ def _first_view(browser: Browser, entrance: str) -> Iterator[Ratio]:
     for _ in range(5):
         page = browser.new_page()
         answers: list[Any] = []
-        page.on("response", answers.append)
+        page.on("response", lambda answer: answers.append(answer))  # noqa: B023 - of this page
         begun = time.perf_counter()
         page.goto(entrance, wait_until="commit")
         page.locator(".job").first.wait_for()

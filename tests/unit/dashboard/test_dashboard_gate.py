@@ -141,6 +141,14 @@ def test_the_page_makes_no_markup_of_what_it_is_told_and_loads_nothing_from_else
         assert not re.search(r"<(?:script|style)(?![^>]*\bsrc=)[^>]*>\s*\S|\son\w+=\"|\sstyle=\"", text), path
 
 
+def test_every_module_is_asked_for_at_once() -> None:
+    """One that another one names is else only asked for when that has come."""
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    named = set(re.findall(r'rel="modulepreload" href="static/(js/[\w/]+\.js)"', page))
+    ours = {path.relative_to(STATIC).as_posix() for path in (STATIC / "js").rglob("*.js")}
+    assert named == ours - {"js/main.js", "js/theme.js"}
+
+
 def test_the_first_view_is_small() -> None:
     sizes = {path.name: path.stat().st_size for path in STATIC.rglob("*") if path.is_file()}
     assert sum(sizes.values()) < 200_000, sizes

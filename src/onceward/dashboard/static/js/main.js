@@ -181,6 +181,7 @@ function login() {
 }
 
 async function start() {
+  const asked = get("jobs").catch(() => null);
   try {
     page.about = await get("about");
   } catch (error) {
@@ -188,7 +189,7 @@ async function start() {
     else { show(main, problem(error)); setTimeout(start, 3000); }
     return;
   }
-  const first = await get("jobs").catch(() => null);
+  const first = await asked;
   for (const one of first?.jobs || []) { feed.jobs.set(one.id, one); standings.set(one.id, one.standing.kind); }
   feed.open();
   await open();

@@ -15,7 +15,7 @@ export function render(found, { here }) {
   if (!found.operators.length) return card("State", empty("Nothing is kept", "The job has no operator that keeps state, or its first epoch is not through yet."));
   const chosen = choice(found, here.params);
   return [
-    card("Operators that keep state", table("Operators", [["Operator"], ["Kind"], ["Key"], ["Keys", "number"], ["Bytes", "number only-wide"], ["Partitions", "number only-wide"], ["Entries"]],
+    card("Operators that keep state", table("Operators", [["Operator"], ["Kind", "only-wide"], ["Key"], ["Keys", "number"], ["Bytes", "number only-wide"], ["Partitions", "number only-wide"], ["Entries"]],
       found.operators.map((one) => ({ key: String(one.number), cells: [h("b.wrap", one.name || `operator ${one.number}`), kindText(one.kind), h("span.wrap", one.keys ? one.keys.map((key) => key.join(" ")).join(", ") : "–"),
         count(one.rows), bytes(one.bytes), count(one.partitions),
         one.parts.map((part) => h("a.button", { href: `#/job/${here.job}/state?${new URLSearchParams({ operator: one.number, part, epoch: here.params.get("epoch") || "" })}`, "aria-current": one === chosen?.operator && part === chosen.part ? "true" : null }, part ? `Browse ${part}` : "Browse"))] })))),
