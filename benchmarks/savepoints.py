@@ -26,6 +26,7 @@ from onceward.clock import SystemClock
 from onceward.identity import Generation, JobName
 from onceward.journal import IdentityFile, IdentityRecord
 from onceward.savepoints import restore_savepoint, take
+from onceward.savepoints.copying import BESIDE_A_JOB
 from onceward.sinks import SQLiteSink
 from onceward.storage import LocalStorage, sync_file_system
 
@@ -99,7 +100,7 @@ def _beside_a_job(folder: Path, checkpoint: Path, console: Console) -> Iterator[
 
         def takes() -> None:
             while not ended.is_set():
-                one = take(checkpoint, folder / "beside", clock=SystemClock(), spark="4.3.0", workers=1)
+                one = take(checkpoint, folder / "beside", clock=SystemClock(), spark="4.3.0", pace=BESIDE_A_JOB)
                 shutil.rmtree(one.path)
 
         taking = threading.Thread(target=takes)

@@ -34,6 +34,7 @@ from onceward.savepoints import (
     take,
     verify_savepoint,
 )
+from onceward.savepoints.copying import Pace
 from onceward.savepoints.document import CONTENT, FILE, KIND
 from onceward.storage import LocalStorage, place_of
 from onceward.testing import Behaviour, DirectoryLogs, Failed, Finished, Harness, ManualClock
@@ -49,7 +50,7 @@ def begun(tmp_path: Path, *, until: int = 1) -> Place:
 
 
 def taken(place: Place, folder: Path) -> Taken:
-    return take(place.root, folder, clock=ManualClock(), spark="4.3.0", workers=1)
+    return take(place.root, folder, clock=ManualClock(), spark="4.3.0", pace=Pace(1))
 
 
 def restored(place: Place, path: Path, root: Path, **more: str) -> Harness:
@@ -352,15 +353,18 @@ def test_an_epoch_that_is_gone_once_all_of_it_is_copied_is_not_believed(
 
 
 def test_a_job_that_is_faster_than_the_copy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before the copy was as fast as it can be."""
     place = begun(tmp_path)
-    number = iter(range(1000))
+    number, shares = iter(range(1000)), list[float]()
 
-    def vanishes(*arguments: object) -> object:
+    def vanishes(source: int, target: Path, count: object, pace: Pace) -> object:
+        shares.append(pace.share)
         raise FileNotFoundError(2, "gone", str(next(number)))
 
     monkeypatch.setattr(take_module, "copy_file", vanishes)
     with pytest.raises(StorageFailed, match="faster than it can be copied"):
-        taken(place, tmp_path / "saved")
+        take(place.root, tmp_path / "saved", clock=ManualClock(), spark="4.3.0", pace=Pace(1, 0.2))
+    assert shares[:5] == [0.2, 0.4, 0.8, 1.0, 1.0]
     assert list((tmp_path / "saved").iterdir()) == []
 
 

@@ -14,6 +14,7 @@ from onceward.api.served import Busy
 from onceward.contracts import Clock
 from onceward.errors import OncewardError
 from onceward.identity import new_generation
+from onceward.savepoints.copying import BESIDE_A_JOB
 from onceward.savepoints.progress import Progress, State
 from onceward.savepoints.take import Taken, refuse_folder, take
 
@@ -94,7 +95,7 @@ class SavepointTasks:
                 clock=self._clock,
                 spark=self._spark,
                 progress=task.progress,
-                workers=1,
+                pace=BESIDE_A_JOB,
             )
             task.taken, state = taken, State.DONE
             log.info("took the savepoint %s of epoch %d: %s", taken.savepoint.id, taken.savepoint.epoch, taken.path)

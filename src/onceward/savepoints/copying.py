@@ -1,32 +1,63 @@
-"""One file from one place to another in one pass: read, summed, written. Never through a link."""
+"""One file from one place to another in one pass: read, summed, written. Never through a link.
+
+The disk begins to write as soon as there is something to write, not when all of it must be forced there: that makes
+the copy faster, and a job beside it does not wait for gigabytes when it forces its own few bytes to the disk.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import sys
+import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from onceward.savepoints.document import SavedFile
+from onceward.storage import write_back
 
 _PIECE: Final = 1 << 20
+_LAST: Final = 19
 
 Count = Callable[[int], object]
 T = TypeVar("T")
 R = TypeVar("R")
-WORKERS: Final = min(2, os.cpu_count() or 1)
-"""Where nothing else is at work: reading, summing and writing let go of the interpreter's lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much of a machine a copy takes: so many threads, each of them at work for that share of its time."""
+
+    workers: int
+    share: float = 1.0
+
+    def rest_after(self, worked_s: float) -> float:
+        """How many seconds to leave to others."""
+        return worked_s * (1 / self.share - 1)
+
+    def hurried(self) -> Self:
+        """For the next attempt, after one for which the job was too fast."""
+        return replace(self, share=min(1.0, 2 * self.share))
+
+
+FULL_SPEED: Final = Pace(min(2, os.cpu_count() or 1))
+"""In a process of its own, of whose cores it takes what nobody else wants. Reading, summing and writing let go of the
+interpreter's lock."""
+BESIDE_A_JOB: Final = Pace(1, 0.2)
+"""In the process of a job that runs, which is to lose less than a tenth of its speed."""
 
 
 def of_each(work: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
     """What `work` makes of each, in their order, by so many threads; the first failure ends all of it."""
     if workers == 1:
         return [work(one) for one in items]
-    with ThreadPoolExecutor(workers, thread_name_prefix="onceward-copy") as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="onceward-copy", initializer=_give_way) as pool:
         begun = [pool.submit(work, one) for one in items]
         try:
             return [one.result() for one in begun]
@@ -35,28 +66,46 @@ def of_each(work: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]
             raise
 
 
-def copy_file(source: int, target: Path, count: Count) -> SavedFile:
+def _give_way() -> None:
+    """The calling thread comes after all others of this machine. Not one in the process of a job: it would be held up
+    in the middle of a step of the interpreter, and the job with it."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LAST)
+
+
+def copy_file(source: int, target: Path, count: Count, pace: Pace = FULL_SPEED) -> SavedFile:
     """All bytes of an open file into a new one; how many they were, and their CRC-32."""
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    began = time.monotonic()
+
+    def take(piece: memoryview, at: int) -> None:
+        nonlocal began
+        _write(handle, piece)
+        write_back(handle, at, len(piece), wait=pace.share < 1)
+        if pace.share < 1:
+            time.sleep(pace.rest_after(time.monotonic() - began))
+            began = time.monotonic()
+
     try:
-        return _pass(source, lambda piece: _write(handle, piece), count)
+        return _pass(source, take, count)
     finally:
         os.close(handle)
 
 
 def sum_file(source: int, count: Count) -> SavedFile:
     """The same without a copy."""
-    return _pass(source, lambda piece: None, count)
+    return _pass(source, lambda piece, at: None, count)
 
 
-def _pass(source: int, take: Callable[[memoryview], object], count: Count) -> SavedFile:
+def _pass(source: int, take: Callable[[memoryview, int], object], count: Count) -> SavedFile:
     buffer = bytearray(_PIECE)
     view = memoryview(buffer)
     size = crc = 0
     while read := os.readv(source, [buffer]):
         piece = view[:read]
         crc = zlib.crc32(piece, crc)
-        take(piece)
+        take(piece, size)
         size += read
         count(read)
     return SavedFile(size, crc)
@@ -67,7 +116,7 @@ def _write(handle: int, piece: memoryview) -> None:
         piece = piece[os.write(handle, piece) :]
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(root: Path, path: str) -> Iterator[int]:
     """A plain file below a root, step by step, so that no link on the way is followed; `OSError` for anything else."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)

@@ -21,7 +21,7 @@ from onceward.journal import IdentityFile, IdentityRecord
 from onceward.operators import TopologyLog
 from onceward.savepoints.check import FIX, mismatch, read_savepoint, unlisted
 from onceward.savepoints.choose import Unready, files_at
-from onceward.savepoints.copying import WORKERS, copy_file, of_each, opened
+from onceward.savepoints.copying import FULL_SPEED, copy_file, of_each, opened
 from onceward.savepoints.document import CONTENT, SavedFile, Savepoint
 from onceward.savepoints.place import Unfinished, os_errors_as_storage_failed, unfinished
 from onceward.savepoints.progress import Progress
@@ -100,7 +100,7 @@ def _copy(content: Path, savepoint: Savepoint, root: Path, progress: Progress) -
         if (why := _copied(content, name, root / name, savepoint.files[name], progress)) is not None:
             raise DamagedFile(f"the savepoint is damaged: {CONTENT}/{name}: {why}; nothing was restored", hint=FIX)
 
-    of_each(copy, list(savepoint.files), WORKERS)
+    of_each(copy, list(savepoint.files), FULL_SPEED.workers)
 
 
 def _copied(content: Path, name: str, target: Path, expected: SavedFile, progress: Progress) -> str | None:

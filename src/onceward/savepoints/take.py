@@ -11,7 +11,7 @@ visible at once, and it comes after everything was forced to the disk.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -21,7 +21,7 @@ from onceward.identity import fingerprint_of, new_generation
 from onceward.journal import IdentityRecord
 from onceward.operators import read_topology
 from onceward.savepoints.choose import Unready, files_at
-from onceward.savepoints.copying import WORKERS, copy_file, of_each, opened, sum_file
+from onceward.savepoints.copying import FULL_SPEED, Pace, copy_file, of_each, opened, sum_file
 from onceward.savepoints.document import CONTENT, FILE, Parent, SavedFile, Savepoint
 from onceward.savepoints.hadoop_sums import whole_crc
 from onceward.savepoints.place import (
@@ -59,13 +59,10 @@ def take(
     clock: Clock,
     spark: str,
     progress: Progress | None = None,
-    workers: int = WORKERS,
+    pace: Pace = FULL_SPEED,
 ) -> Taken:
-    """Make a savepoint of the checkpoint `root` in `folder`; `spark` is the version of Spark there.
-
-    One of the `workers` copies a file at a time: beside a job that runs, one is enough.
-    """
-    progress, taker = progress or Progress(), _Taker(root, clock, spark, workers)
+    """Make a savepoint of the checkpoint `root` in `folder`; `spark` is the version of Spark there."""
+    progress, taker = progress or Progress(), _Taker(root, clock, spark, pace)
     refuse_folder(root, folder)
     before: Unready | None = None
     try:
@@ -77,7 +74,7 @@ def take(
                     # One that runs has purged it; what is lost or damaged is so at the second look, too.
                     if before is not None and (before.path, before.why) == (found.path, found.why):
                         raise _lost(root, found) from found
-                    before = found
+                    before, taker = found, replace(taker, pace=taker.pace.hurried())
                     clock.pause(_PAUSE_S)
     finally:
         progress.end()
@@ -106,7 +103,7 @@ class _Taker:
     root: Path
     clock: Clock
     spark: str
-    workers: int
+    pace: Pace
 
     def once(self, folder: Path, progress: Progress) -> Taken:
         """One attempt; `Unready` where something vanished, or is not as it was written."""
@@ -139,10 +136,19 @@ class _Taker:
             progress.begin(sum((self.root / path).stat().st_size for path in chosen))
             for folder in sorted({(content / path).parent for path in chosen}):
                 folder.mkdir(parents=True, exist_ok=True)
-            saved = of_each(lambda path: _copied(source, path, content, progress), chosen, self.workers)
+            saved = of_each(lambda path: self._copy(source, path, content, progress), chosen, self.pace.workers)
             return dict(zip(chosen, saved, strict=True))
         except FileNotFoundError as error:
             raise Unready(str(error.filename), "it is gone") from error
+
+    def _copy(self, source: Files, path: str, content: Path, progress: Progress) -> SavedFile:
+        """Copy it, and see that it is what Hadoop has summed. A description is written with relative paths."""
+        sums = source.sums_beside(path)
+        with opened(source.root, path) as file:
+            saved = copy_file(file, content / path, progress.add, self.pace)
+        if sums is not None and whole_crc(sums[1], sums[0], saved.size) != saved.crc:
+            raise Unready(path, "its content does not match the checksums beside it")
+        return _relative(path, content / path) if is_description(path) else saved
 
     def _described(
         self, seen: Seen, record: IdentityRecord, epoch: int, identifier: str, files: Mapping[str, SavedFile]
@@ -193,16 +199,6 @@ def settled_epoch(seen: Seen) -> tuple[IdentityRecord, int]:
         if one.finding.severity is Severity.ERROR and (one.epoch is None or one.epoch <= epoch):
             raise Unready(one.finding.about, one.finding.detail)
     return record, epoch
-
-
-def _copied(source: Files, path: str, content: Path, progress: Progress) -> SavedFile:
-    """Copy it, and see that it is what Hadoop has summed. A description is written with relative paths."""
-    sums = source.sums_beside(path)
-    with opened(source.root, path) as file:
-        saved = copy_file(file, content / path, progress.add)
-    if sums is not None and whole_crc(sums[1], sums[0], saved.size) != saved.crc:
-        raise Unready(path, "its content does not match the checksums beside it")
-    return _relative(path, content / path) if is_description(path) else saved
 
 
 def _refuse_links(root: Path, chosen: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Where the durable things of every step are kept: the write-once folder under the checkpoint."""
 
-from onceward.storage.durable import make_folders, sync_file, sync_file_system, sync_folder
+from onceward.storage.durable import make_folders, sync_file, sync_file_system, sync_folder, write_back
 from onceward.storage.local import LocalStorage, local_path
 from onceward.storage.place import has_stable_inodes, is_same_directory, place_after, place_of
 
@@ -15,4 +15,5 @@ __all__ = [
     "sync_file",
     "sync_file_system",
     "sync_folder",
+    "write_back",
 ]

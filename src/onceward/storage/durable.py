@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_BEGIN, _WAIT = 2, 4
+"""Of Linux's `sync_file_range`: write what is not being written, wait for what is."""
 
 
 def sync_file(path: Path) -> None:
@@ -49,3 +52,19 @@ def sync_file_system(path: Path) -> None:
             raise OSError(error, os.strerror(error), str(path))
     finally:
         os.close(descriptor)
+
+
+def write_back(file: int, at: int, length: int, *, wait: bool) -> None:
+    """Let the disk begin to write these bytes of an open file, and wait for them if asked to.
+
+    That spreads the work and forces nothing: what must survive is synced afterwards all the same. Nothing happens where
+    the system has no such call, or its file system does not take it.
+    """
+    if not hasattr(_libc, "sync_file_range"):
+        return
+    flags = _BEGIN | _WAIT if wait else _BEGIN
+    if _libc.sync_file_range(file, ctypes.c_int64(at), ctypes.c_int64(length), flags):
+        error = ctypes.get_errno()
+        # What could not be written is reported once, to whoever asks first.
+        if error not in (errno.ENOSYS, errno.EINVAL, errno.ESPIPE):
+            raise OSError(error, os.strerror(error))

@@ -1,22 +1,30 @@
 """The parts of a savepoint, each by itself: Hadoop's sums, which files are needed, paths in descriptions."""
 
+import ctypes
+import errno
 import importlib
 import io
 import json
 import os
 import random
 import struct
+import sys
+import threading
+import time
 import zipfile
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from onceward.savepoints.choose import Unready, files_at
-from onceward.savepoints.copying import of_each
+from onceward.savepoints.copying import FULL_SPEED, Pace, copy_file, of_each, opened
+from onceward.savepoints.document import SavedFile
 from onceward.savepoints.hadoop_sums import whole_crc
 from onceward.savepoints.place import remove_left, unfinished
 from onceward.savepoints.schema_paths import is_description, made_absolute, made_relative
+from onceward.storage import durable
 from onceward.verify.files import Files
 from onceward.verify.logs import read_logs
 
@@ -187,3 +195,51 @@ def test_the_first_failure_ends_all_copying(workers: int) -> None:
     assert of_each(work, [0, 1, 2], workers) == [0, 2, 4]
     with pytest.raises(OSError, match="full"):
         of_each(work, list(range(100)), workers)
+
+
+def copied(source: Path, target: Path, pace: Pace) -> SavedFile:
+    with opened(source.parent, source.name) as file:
+        return copy_file(file, target, lambda count: None, pace)
+
+
+def test_a_copy_beside_a_job_rests_for_most_of_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three pieces takes a second by this clock, so each is followed by four of rest."""
+    seconds, rests = iter(range(100)), list[float]()
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(time, "sleep", rests.append)
+    data = random.Random(1).randbytes((2 << 20) + 5)
+    (tmp_path / "state").write_bytes(data)
+    assert copied(tmp_path / "state", tmp_path / "copy", Pace(1, 0.2)) == SavedFile(len(data), zlib.crc32(data))
+    assert rests == pytest.approx([4.0, 4.0, 4.0])
+    assert (tmp_path / "copy").read_bytes() == data
+    rests.clear()
+    copied(tmp_path / "state", tmp_path / "again", FULL_SPEED)
+    assert rests == []
+
+
+def test_a_write_that_failed_while_it_was_spread_fails_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may tell it only once; on a file system without the call there is nothing to tell."""
+    (tmp_path / "state").write_bytes(b"rows")
+    monkeypatch.setattr(
+        durable, "_libc", SimpleNamespace(sync_file_range=lambda *arguments: ctypes.set_errno(code) or -1)
+    )
+    code = errno.ENOSYS
+    assert copied(tmp_path / "state", tmp_path / "copy", FULL_SPEED).size == 4
+    code = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        copied(tmp_path / "state", tmp_path / "again", FULL_SPEED)
+    monkeypatch.setattr(durable, "_libc", SimpleNamespace())
+    assert copied(tmp_path / "state", tmp_path / "third", FULL_SPEED).size == 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux only")
+def test_threads_that_copy_give_way_and_the_caller_does_not() -> None:
+    def priority(item: int) -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before = priority(0)
+    assert of_each(priority, [0, 1], 2) == [19, 19]
+    assert of_each(priority, [0], 1) == [before]
+    assert priority(0) == before
