@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import typer
 from rich.markup import escape
 
+from onceward import traces
 from onceward.api.server import require_extra
 from onceward.cli.load import file_of
 from onceward.cli.progress import Progress
@@ -75,6 +76,8 @@ def drive(job: Job, options: RunOptions, watcher: Watcher) -> None:
     ):
         if job.api is not None:
             require_extra()
+        if job.traces:
+            traces.require_extra()
         if not options.quiet:
             err.print(f"starting Spark for {escape(job.name)} ...")
         _end_at_once_on_sigterm(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +25,7 @@ ApiBind = Annotated[
 Dashboard = Annotated[
     bool, typer.Option("--dashboard", help="Show the job on a page of its own, beside the API; prints its address.")
 ]
+Traces = Annotated[bool, typer.Option("--traces", help="Send every epoch to an OpenTelemetry collector, as a trace.")]
 SparkLog = Annotated[
     bool,
     typer.Option("--spark-log", help="Show what Spark logs, too; else it goes to a file, named if Spark fails."),
@@ -51,6 +52,7 @@ class RunOptions:
     heartbeat_timeout_s: float
     ready_file: Path | None
     dashboard: bool = False
+    traces: bool = False
 
     def arguments(self, *, with_accept: bool) -> list[str]:
         """For a driver that is to do the same. What was accepted was accepted for one start, not for each."""
@@ -64,6 +66,7 @@ class RunOptions:
         given += ["--api"] if self.api else []
         given += [] if self.api_bind is None else [f"--api-bind={self.api_bind}"]
         given += ["--dashboard"] if self.dashboard else []
+        given += ["--traces"] if self.traces else []
         given += [f"--log={self.log.value}"]
         return given + (["--json"] if self.json else [])
 
@@ -87,6 +90,7 @@ def run(
     api: Api = False,
     api_bind: ApiBind = None,
     dashboard: Dashboard = False,
+    traces: Traces = False,
     log: LogLines = Log.TEXT,
     restart: Annotated[
         str | None,
@@ -120,6 +124,7 @@ def run(
         api=api,
         api_bind=api_bind,
         dashboard=dashboard,
+        traces=traces,
         stop_timeout_s=_seconds(stop_timeout, "--stop-timeout", at_least=1),
         heartbeat_timeout_s=_seconds(heartbeat_timeout, "--heartbeat-timeout", at_least=2),
         ready_file=ready_file,
@@ -130,6 +135,7 @@ def run(
 def _begin(options: RunOptions, supervisor: ToSupervisor | None, wanted: RestartStrategy | None) -> None:
     """As a driver, where there is a supervisor or need be none; else as one."""
     job = with_api(load_job(options.target), asked=options.api, bind=options.api_bind, dashboard=options.dashboard)
+    job = replace(job, traces=True) if options.traces else job
     strategy = job.restart if wanted is None else wanted
     if supervisor is not None:
         drive(job, options, supervisor)

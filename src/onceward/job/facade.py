@@ -80,7 +80,8 @@ class Job:
     what write-ahead sinks have published, so that `onceward replay` can send it again to a target that was restored.
     `keep_history` says for how many epochs, or how long, `onceward checkpoints` can tell what became of each. `api` (an
     `ApiConfig`) lets programs on this host ask the running job and stop it; None: nobody can. `dashboard` shows the
-    running job on a page, beside the API, and prints its address on standard error. `restart` says whether, when and
+    running job on a page, beside the API, and prints its address on standard error. `traces` sends every epoch to an
+    OpenTelemetry collector, as a trace. `restart` says whether, when and
     how often the job is started again after a failure that a restart mends: by `onceward run` in a new process, by
     `run` in this one, by `start` never. `operators` names the pipeline's stateful operators in the order data flows,
     `sources` its sources: by these names a savepoint gives each what is its own when the pipeline has changed. `hooks`
@@ -102,6 +103,7 @@ class Job:
     keep_history: str | int = 10_000
     api: ApiConfig | None = None
     dashboard: bool = False
+    traces: bool = False
     restart: RestartStrategy = field(default_factory=NoRestart)
     operators: Sequence[str] | None = None
     sources: Sequence[str] | None = None
@@ -162,6 +164,7 @@ class Job:
                 sinks=[sink.name for sink in self.sinks],
                 api=self.api,
                 dashboard=self.dashboard,
+                traces_of=self.name if self.traces else None,
             )
             with about(job=self.name):
                 return self._started(spark, accept, watchdog, held, observers)

@@ -1,4 +1,4 @@
-"""Whoever looks on while a run delivers: its history, its log lines; on request also metrics and the API."""
+"""Whoever looks on while a run delivers: its history, its log lines; on request also metrics, the API and traces."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from onceward.savepoints import SavepointTasks
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.storage import LocalStorage
+from onceward.traces import Traces
 from onceward.version import __version__
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Observers:
         sinks: Iterable[SinkName],
         api: ApiConfig | None = None,
         dashboard: bool = False,
+        traces_of: str | None = None,
     ) -> None:
         self._checkpoint = checkpoint
         self._server: ApiServer | None = None
@@ -56,11 +58,13 @@ class Observers:
             from onceward.metrics import Meter
 
             self._meter = Meter(sinks)
+        self._traces = None if traces_of is None else Traces(traces_of)
+        finished = [one.finished for one in (self._meter, self._traces) if one is not None]
         self.recorder = Recorder(
             HistoryLog(LocalStorage(checkpoint / "onceward")),
             SystemClock(),
             keep=retention_from(keep_history, option="keep_history"),
-            then=() if self._meter is None else (self._meter.finished,),
+            then=tuple(finished),
         )
 
     @property
@@ -107,6 +111,8 @@ class Observers:
         with ExitStack() as closing:
             if self._server is not None:
                 closing.callback(self._server.close)
+            if self._traces is not None:
+                closing.callback(self._traces.close)
             closing.callback(self.recorder.close)
 
 
