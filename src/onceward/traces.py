@@ -56,7 +56,7 @@ class Traces:
         from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
         first, last = min(record.times.values()), max(record.times.values())
-        about = {
+        about: dict[str, str | int] = {
             "onceward.job": self._job,
             "onceward.run": record.run,
             "onceward.epoch": record.epoch,

@@ -34,7 +34,7 @@ from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
 from onceward.spark.cause import in_one_line
 from onceward.spark.checkpoint import SparkLogs
-from onceward.spark.first_rows import looks_small
+from onceward.spark.first_rows import FirstRows, looks_small
 from onceward.spark.held import Hold
 from onceward.spark.probe import probe_folders
 from onceward.spark.query_id import refuse_another_query
@@ -118,6 +118,7 @@ class Delivery:
         self._small_rows = limits.small_epoch_rows
         self._last_rows = limits.small_epoch_rows + 1
         self._batch_size = BatchSize()
+        self._first_rows = FirstRows()
         self._newest = -1
         self._closed = False
         self._cancel: Callable[[], None] = lambda: None
@@ -251,7 +252,7 @@ class Delivery:
             with self._time_limit(batch, assignment.epoch, assignment.takeover):
                 acks = None
                 if self._last_rows <= self._small_rows:
-                    acks = stage_on_driver(batch, assignment, self._small_rows, stage=self._stage_here)
+                    acks = stage_on_driver(batch, assignment, self._small_rows, self._first_rows, self._stage_here)
                 if acks is None:
                     acks = stage_by_engine(batch, assignment)
                 if acks is None:

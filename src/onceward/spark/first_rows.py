@@ -8,6 +8,8 @@ that is there already.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
 from onceward.spark.cause import text_of
+from onceward.spark.schema import arrow_schema
 
 log = logging.getLogger("onceward")
 
@@ -27,28 +30,64 @@ _BATCH_BYTES: Final = 4 << 20
 _ROW_BYTES: Final = 64
 
 
-def first_rows(batch: DataFrame, count: int) -> list[pa.RecordBatch] | None:
-    """At most so many. Fewer than that: these are all, and every partition was read to its end. None where even so many
-    are more bytes than the driver takes."""
-    plan = batch._jdf.queryExecution().executedPlan()
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is the same in every epoch of a run: the columns, and where the JVM has what is called."""
+
+    columns: pa.Schema
+    schema: Any
+    converters: Any
+    wrapped: Callable[[Any], Any]
+
+
+class FirstRows:
+    """Of one query in one run. A question to the JVM takes a good part of a millisecond, and an epoch may have only a
+    few: what does not change is asked once."""
+
+    def __init__(self) -> None:
+        self._known: _Known | None = None
+
+    def take(self, batch: DataFrame, count: int) -> list[pa.RecordBatch] | None:
+        """At most so many. Fewer than that: these are all, and every partition was read to its end. None where even so
+        many are more bytes than the driver takes."""
+        plan = batch._jdf.queryExecution().executedPlan()
+        try:
+            known = self._known or _look_up(batch)
+            self._known = known
+            rows = _taken(plan, count)
+            return None if rows is None else _in_arrow(known, rows, count)
+        except Py4JJavaError:
+            raise
+        except Py4JError as error:
+            # These are no interfaces that Spark promises to keep.
+            log.debug("this Spark has no such way to Arrow, so a slower one is taken: %s", error)
+            return _by_a_query(batch, count)
+
+    def columns(self, batch: DataFrame) -> pa.Schema:
+        """As the sinks were checked with."""
+        return arrow_schema(batch.schema) if self._known is None else self._known.columns
+
+
+def _look_up(batch: DataFrame) -> _Known:
     session = batch.sparkSession
     # One job for as many partitions as can run at once, where Spark would begin with one; of each of them the driver
     # holds `count` rows at most. The session is the stream's own copy, so nobody else is affected.
     session.conf.set(_AT_ONCE, str(session.sparkContext.defaultParallelism))
+    client = session._jvm._gateway_client  # type: ignore[union-attr]
+    # By their full names: looking packages up takes a call for every part of one.
+    converters = getattr(JavaClass(_CONVERTERS, client), "MODULE$")
+    return _Known(
+        arrow_schema(batch.schema), batch._jdf.schema(), converters, JavaClass(_SCALA, client).genericWrapArray
+    )
+
+
+def _taken(plan: Any, count: int) -> Any | None:
     try:
-        rows = plan.executeTake(count)
+        return plan.executeTake(count)
     except Exception as error:
         if _MOST_BYTES in text_of(error):
             return None
         raise
-    try:
-        return _in_arrow(session._jvm, rows, batch._jdf.schema(), count)
-    except Py4JJavaError:
-        raise
-    except Py4JError as error:
-        # These are no interfaces that Spark promises to keep.
-        log.debug("this Spark has no such way to Arrow, so a slower one is taken: %s", error)
-        return _by_a_query(batch, count)
 
 
 def _by_a_query(batch: DataFrame, count: int) -> list[pa.RecordBatch]:
@@ -56,12 +95,12 @@ def _by_a_query(batch: DataFrame, count: int) -> list[pa.RecordBatch]:
     return list(batch.limit(count)._collect_as_arrow())  # type: ignore[operator]
 
 
-def _in_arrow(jvm: Any, rows: Any, schema: Any, count: int) -> list[pa.RecordBatch]:
-    # By their full names: looking packages up takes a call for every part of one.
-    converters = getattr(JavaClass(_CONVERTERS, jvm._gateway_client), "MODULE$")
-    iterator = JavaClass(_SCALA, jvm._gateway_client).genericWrapArray(rows).iterator()
+def _in_arrow(known: _Known, rows: Any, count: int) -> list[pa.RecordBatch]:
     # Two fields of one name in a structure are an error, as they are for executors; texts are below 2 GB.
-    streams = converters.toBatchWithSchemaIterator(iterator, schema, count, _BATCH_BYTES, "UTC", True, False)
+    iterator = known.wrapped(rows).iterator()
+    streams = known.converters.toBatchWithSchemaIterator(
+        iterator, known.schema, count, _BATCH_BYTES, "UTC", True, False
+    )
     found: list[pa.RecordBatch] = []
     try:
         while streams.hasNext():

@@ -21,7 +21,7 @@ from onceward.epoch import EpochAssignment, SinkAck, SlotAck, stage_slot
 from onceward.errors import Fenced, StagedRowsMissing
 from onceward.spark.batches import BatchSize, gathered
 from onceward.spark.counted import Observed, save_counted
-from onceward.spark.first_rows import first_rows
+from onceward.spark.first_rows import FirstRows
 from onceward.spark.schema import arrow_schema
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -172,7 +172,11 @@ def may_be_computed_twice(batch: DataFrame) -> bool:
 
 
 def stage_on_driver(
-    batch: DataFrame, assignment: EpochAssignment, most_rows: int, stage: Callable[..., SlotAck] = stage_slot
+    batch: DataFrame,
+    assignment: EpochAssignment,
+    most_rows: int,
+    rows: FirstRows,
+    stage: Callable[..., SlotAck] = stage_slot,
 ) -> list[SlotAck] | None:
     """The whole epoch as one slot, staged here, if it has no more than `most_rows`; None when it has more.
 
@@ -180,10 +184,10 @@ def stage_on_driver(
     asked for means that every partition was read to its end, so nothing is missing and all state is committed. When it
     turns out too large nothing has been staged, and the executors compute it once more.
     """
-    parts = first_rows(batch, most_rows + 1)
+    parts = rows.take(batch, most_rows + 1)
     if parts is None or sum(part.num_rows for part in parts) > most_rows:
         return None
-    schema = arrow_schema(batch.schema)
+    schema = rows.columns(batch)
     return [stage(assignment, slot=0, attempt=0, batches=[in_utc(part, schema) for part in parts])]
 
 
