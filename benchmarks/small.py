@@ -27,10 +27,10 @@ EPOCHS = 40
 SKIPPED = 8
 
 
-def ten_rows_a_file(folder: Path) -> Path:
+def ten_rows_a_file(folder: Path, epochs: int = EPOCHS) -> Path:
     """As many files as there will be epochs."""
     folder.mkdir(parents=True)
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         lines = (json.dumps({"id": epoch * 10 + row, "app": f"app-{row}"}) for row in range(10))
         (folder / f"{epoch:03}.json").write_text("\n".join(lines))
     return folder

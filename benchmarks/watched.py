@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import json
 import re
 import statistics
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,12 +26,14 @@ from benchmarks.small import ten_rows_a_file
 from onceward import Job
 from onceward.sinks import SQLiteSink
 
-REPEATS = 7
+REPEATS = 4
+EPOCHS = 60
+"""Some seconds, so that whoever watches does so for most of them."""
 
 
 def run(folder: Path, console: Console) -> Iterator[Ratio]:
     """The same job watched and alone, in turns."""
-    spark, source, numbers = session(), ten_rows_a_file(folder / "source"), itertools.count()
+    spark, source, numbers = session(), ten_rows_a_file(folder / "source", EPOCHS), itertools.count()
 
     def deliver(is_watched: bool) -> tuple[float, float]:
         """Seconds by the clock, and of the driver's Python."""
@@ -80,7 +80,7 @@ class _Told(io.StringIO):
 
     def write(self, text: str) -> int:
         if found := re.search(r"http://\S+", text):
-            self.watcher = subprocess.Popen([sys.executable, "-m", "benchmarks.watched", found[0]])
+            self.watcher = subprocess.Popen([sys.executable, "-m", "benchmarks.watcher", found[0]])
         return len(text)
 
 
@@ -93,21 +93,3 @@ def _watching() -> Iterator[None]:
             if told.watcher is not None:
                 told.watcher.kill()
                 told.watcher.wait()
-
-
-def watch(entrance: str) -> None:
-    """As the page of a job does."""
-    url, _, token = entrance.partition("?token=")
-    headers = {"Authorization": f"Bearer {token}"}
-    opened = lambda path: urllib.request.urlopen(urllib.request.Request(f"{url}api/{path}", headers=headers))  # noqa: E731
-    with opened("events") as stream:
-        for line in stream:
-            if line.startswith(b"data: {") and (found := json.loads(line[6:])).get("all"):
-                for path in (f"jobs/{found['all'][0]}", f"jobs/{found['all'][0]}/timeline?newest=200&bars=240"):
-                    with opened(path) as answer:
-                        answer.read()
-
-
-if __name__ == "__main__":
-    with contextlib.suppress(OSError):
-        watch(sys.argv[1])
