@@ -199,6 +199,8 @@ def test_a_savepoint_is_taken_by_a_click(story: Story) -> None:
     story.see("Done")
     (taken,) = (story.work / "savepoints").iterdir()
     story.see(re.compile(re.escape(str(taken))))
+    story.page.locator("summary", has_text="Restore it").click()
+    story.see(re.compile(f"^onceward savepoint restore {re.escape(str(taken))}"))
 
 
 def test_the_page_survives_the_drivers_death_and_what_waits_is_committed_by_a_click(story: Story) -> None:

@@ -45,7 +45,7 @@ function savepoints(job, here, reload) {
     : [labelled("good", "Done"), count(one.epoch), moment(one.taken_at), bytes(one.bytes), [h("code.wrap", one.path), one.generation === job.generation ? null : h("span.small", `of generation ${one.generation}, before this checkpoint was restored`), restoring(one, saved, job)]] }));
   return card("Savepoints", h("p.soft", "A sealed copy of a published epoch, from which the job can be restored, moved or forked."),
     saved.why_not ? [h("p.soft", saved.why_not), command(`onceward savepoint take ${job.checkpoint} ${saved.folder}`)] : form,
-    tasks.length || kept.length ? table("Savepoints of this job", [["State"], ["Epoch", "number"], ["Taken"], ["Bytes", "number"], ["Where, and how to restore it"]], [...tasks, ...kept])
+    tasks.length || kept.length ? table("Savepoints of this job", [["State"], ["Epoch", "number"], ["Taken", "only-wide"], ["Bytes", "number only-wide"], ["Where, and how to restore it"]], [...tasks, ...kept])
       : h("p.soft", "None lies where they are looked for."),
     h("p.soft.small.wrap", `Looked for in ${saved.folders.join(", ")}. Others: start the dashboard with --savepoints FOLDER.`));
 }
@@ -61,8 +61,8 @@ const restoring = (one, { file }, job) => h("details", h("summary", "Restore it"
 async function follow(here, id, reload) {
   for (;;) {
     await reload();
-    const { savepoints: all } = await get(`jobs/${here.job}/savepoints`);
-    if (all.find((one) => one.id === id)?.state !== "running") { await reload(); return; }
+    const { tasks } = await get(`jobs/${here.job}/savepoints`);
+    if (tasks.find((one) => one.id === id)?.state !== "running") { await reload(); return; }
     await new Promise((done) => { setTimeout(done, 700); });
   }
 }
