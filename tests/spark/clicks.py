@@ -25,11 +25,11 @@ Pipeline = Callable[[SparkSession], DataFrame]
 class Clicks(SparkWorkspace):
     """Who clicked on what, and pipelines over it."""
 
-    def add(self, *pairs: tuple[str, str], to: str = "in") -> None:
+    def add(self, *pairs: tuple[str, str], to: str = "in", at: str = "00:00:00") -> None:
         folder = self.work / to
         folder.mkdir(exist_ok=True)
         number = len(list(folder.iterdir()))
-        lines = [json.dumps({"user": user, "item": item, "at": "2026-01-01 00:00:00"}) for user, item in pairs]
+        lines = [json.dumps({"user": user, "item": item, "at": f"2026-01-01 {at}"}) for user, item in pairs]
         (folder / f"{number}.json").write_text("\n".join(lines))
 
     def clicks(self, spark: SparkSession, folder: str = "in", name: str | None = None) -> DataFrame:
@@ -83,10 +83,13 @@ class Upgrades:
     spark: SparkSession
     settings: dict[str, Any] = field(default_factory=dict)
     number: int = 0
+    restores: SparkSession | None = None
+    """The session that restores, where that is to be another one, which knows nothing of the job's settings."""
 
     @property
     def checkpoint(self) -> Path:
-        return self.clicks.work / f"checkpoint-{self.number}"
+        """Spark's source of state does not find a folder with a blank in its name."""
+        return self.clicks.work / f"checkpoint {self.number}"
 
     def job(self, pipeline: Pipeline, **options: Any) -> Job:
         return self.clicks.clicked(pipeline, checkpoint=self.checkpoint, **{**self.settings, **options})
@@ -104,7 +107,7 @@ class Upgrades:
         self.number += 1
         try:
             rework = plan_rework(
-                self.spark,
+                self.restores or self.spark,
                 self.job(pipeline, **options),
                 topology=saved.savepoint.topology,
                 barrier=saved.savepoint.barrier,

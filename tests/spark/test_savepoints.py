@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from onceward.clock import SystemClock
 from onceward.errors import DamagedFile
+from onceward.observe.state_views import state_digests
 from onceward.savepoints import restore_savepoint, take, verify_savepoint
 
-from .damaged import HDFS, KINDS, ROCKSDB, Damage, Kind, Made
-
-FORMAT_2 = {**ROCKSDB, "spark.sql.streaming.stateStore.checkpointFormatVersion": "2"}
-
-
-class Counting(StatefulProcessor):
-    """How often each key came, in a value of the state."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._seen = handle.getValueState("seen", "n long")
-
-    def handleInputRows(self, key: object, rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
-        count = sum(1 for _ in rows) + (self._seen.get()[0] if self._seen.exists() else 0)
-        self._seen.update((count,))
-        yield Row(k=key[0], count=count)  # type: ignore[index]
-
-    def close(self) -> None:
-        pass
-
-
-def _counted_by_hand(rows: DataFrame, _: object) -> DataFrame:
-    return rows.groupBy("k").transformWithState(Counting(), "k string, count long", "Update", "None")
+from .damaged import ENDS, FORMAT_2, HDFS, KINDS, ROCKSDB, Damage, Kind, Made
 
 
 def _sessions(rows: DataFrame, _: object) -> DataFrame:
@@ -46,13 +24,21 @@ def _sessions(rows: DataFrame, _: object) -> DataFrame:
     return sessions.select(F.col("s.start").cast("string").alias("start"), "k", "count")
 
 
-SAVED = {
-    **KINDS,
-    "sessions": Kind(HDFS, _sessions, ()),
-    "join in RocksDB": Kind(FORMAT_2, KINDS["join"].pipeline),
-    "by hand": Kind(ROCKSDB, _counted_by_hand, ("k",)),
+def _chained(rows: DataFrame, _: object) -> DataFrame:
+    return rows.dropDuplicates(["k", "n"]).groupBy("k").count()
+
+
+MORE = {"sessions": Kind({}, _sessions), "chained": Kind({}, _chained, ("k",))}
+STATEFUL = {name: kind for name, kind in {**KINDS, **MORE}.items() if name not in ("stateless", "format-2")}
+ENDS_BY = {"rows": ENDS, "frames": ENDS}
+BACKENDS = {"memory": HDFS, "RocksDB": ROCKSDB, "RocksDB, format 2": FORMAT_2}
+SAVED = {"stateless": KINDS["stateless"]} | {
+    f"{name} in {backend}": replace(kind, settings={**settings, **ENDS_BY.get(name, {})})
+    for name, kind in STATEFUL.items()
+    for backend, settings in BACKENDS.items()
+    if backend != "memory" or name not in ("rows", "frames")
 }
-"""Memory and RocksDB, formats 1 and 2; what keeps one store a partition, four, or several variables in one."""
+"""Every operator of Spark on every store that it can have: one store a partition, four, or several variables in one."""
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +48,13 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return {kind: Made(kind, root / kind.replace(" ", "-"), SAVED, keeps_snapshots=True) for kind in SAVED}
 
 
-ALWAYS = ("count", "window", "join", "format-2")
-"""In every run; the others take a minute each when the soak has time."""
+ALWAYS = ("count in memory", "window in RocksDB", "join in memory", "count in RocksDB, format 2")
+"""In every run; the others when the soak has time."""
 
 
 @pytest.fixture(params=[kind if kind in ALWAYS else pytest.param(kind, marks=pytest.mark.soak) for kind in SAVED])
 def one(request: pytest.FixtureRequest, made: dict[str, Made], spark: SparkSession) -> Made:
     found = made[request.param]
-    if found.kind == "by hand":
-        for module in ("grpc", "google.protobuf", "zstandard"):
-            pytest.importorskip(module, reason="Spark needs it for transformWithState in Python")
     if not found.pristine.exists():
         found.make(spark)
     found.reset()
@@ -83,12 +66,15 @@ def test_a_restored_job_delivers_what_the_first_one_would_have(one: Made, spark:
     one.reset()
     saved = take(one.checkpoint, one.folder / "saved", clock=SystemClock(), spark=spark.version)
     assert verify_savepoint(saved.path)[1] == []
+    state = state_digests(spark, one.checkpoint, saved.savepoint.epoch)
+    assert one.kind == "stateless" or any(entries for entries, _ in state.values())
     gone = one.folder / "gone"
     shutil.rmtree(gone, ignore_errors=True)
     one.checkpoint.rename(gone)
     try:
         again = replace(one, at="another place/restored")
         restore_savepoint(saved.path, again.checkpoint)
+        assert state_digests(spark, again.checkpoint, saved.savepoint.epoch) == state
         assert again.run(spark) == expected
         assert again.run(spark) == expected, "the second start of a restored checkpoint"
     finally:

@@ -19,7 +19,6 @@ from onceward.cli.app import app
 from onceward.clock import SystemClock
 from onceward.errors import ConfigurationError
 from onceward.observe import OperatorState, read_state
-from onceward.operators import Operator, Topology
 from onceward.savepoints import take
 from onceward.sinks import FileSink
 from onceward.spark import needs
@@ -222,10 +221,15 @@ def test_variables_and_timers_of_transform_with_state_are_shown_and_exported(
     assert shown == ["(ann, 3)", "(bob, 1)"]
 
 
-def test_a_package_that_transform_with_state_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    topology = Topology((Operator(0, "transformWithStateInPySparkExec"),))
-    check_needs(topology)
+def test_a_package_that_transform_with_state_needs_is_named_before_spark_plans_and_its_worker_crashes(
+    clicks: Clicks, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen(session: SparkSession) -> DataFrame:
+        users = clicks.clicks(session).groupBy("user")
+        return users.transformWithState(Seen(), "user string, n long", "Update", "ProcessingTime")
+
     monkeypatch.setattr(needs, "_MODULES", {"no_such_module.at_all": "grpcio", "json": "protobuf"})
     with pytest.raises(ConfigurationError, match="needs the Python packages grpcio, which are not installed"):
-        check_needs(topology)
-    check_needs(Topology((Operator(0, "dedupe"),)))
+        clicks.clicked(seen, checkpoint=clicks.work / "needs").start(spark)
+    assert not (clicks.work / "needs" / "offsets").exists()
+    check_needs(clicks.by_user(spark))

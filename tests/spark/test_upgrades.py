@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
 from onceward.cli.app import app
@@ -126,6 +127,36 @@ def test_a_join_is_added_empty_and_then_moved(upgrades: Upgrades) -> None:
     assert upgrades.run(deduped, **named) == [("bob", "b", "3"), ("eve", "e", "4")], "the join still has bob's b"
 
 
+@pytest.mark.parametrize("upgrades", backends(often=("rocksdb",)), indirect=True)
+def test_a_session_window_that_moves_goes_on_with_its_sessions(upgrades: Upgrades) -> None:
+    """Ann's began before the upgrade and is still open; Bob's is only waiting for its end."""
+    clicks = upgrades.clicks
+
+    def sessions(session: SparkSession) -> DataFrame:
+        users = clicks.clicks(session).withWatermark("at", "1 minute")
+        found = users.groupBy(F.session_window("at", "10 minutes").alias("s"), "user").count()
+        return found.selectExpr("user", "date_format(s.start, 'HH:mm') AS item", "count")
+
+    def starts(session: SparkSession) -> DataFrame:
+        return sessions(session).dropDuplicates(["item"])
+
+    append: dict[str, Any] = {"output_mode": "append"}
+    clicks.add(("ann", "a"))
+    clicks.add(("bob", "b"), at="00:01:00")
+    assert upgrades.run(sessions, operators=["sessions"], **append) == []
+    named: dict[str, Any] = {"operators": ["sessions", "starts"], **append}
+    upgrades.upgrade(starts, **named)
+    assert [(one.name, one.number) for one in read_topology(upgrades.checkpoint).operators] == [
+        ("sessions", 1),
+        ("starts", 0),
+    ]
+    clicks.add(("ann", "b"), at="00:05:00")
+    assert upgrades.run(starts, **named) == []
+    clicks.add(("eve", "c"), at="02:00:00")
+    ended = upgrades.run(starts, **named) + upgrades.run(starts, **named)
+    assert ended == [("ann", "00:00", 2), ("bob", "00:01", 1)]
+
+
 def test_sources_are_added_moved_and_removed_without_reading_anything_twice(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -173,8 +204,10 @@ def test_a_source_that_spark_names_is_renamed_and_not_read_again(tmp_path: Path,
     assert upgrades.run(named("seen", "more")) == [("bob", "b"), ("cat", "c")]
 
 
-def test_state_goes_from_two_partitions_to_four_and_to_one(tmp_path: Path, spark: SparkSession) -> None:
-    upgrades = started(Clicks(tmp_path), spark, CheckpointConfig(state_backend="rocksdb"))
+@pytest.mark.parametrize("version", ["2", pytest.param("1", marks=pytest.mark.soak)])
+def test_state_goes_from_two_partitions_to_four_and_to_one(tmp_path: Path, spark: SparkSession, version: str) -> None:
+    upgrades = started(Clicks(tmp_path), spark, CheckpointConfig(state_backend="rocksdb"), version)
+    upgrades.restores = spark.newSession()
     upgrades.settings = {"checkpointing": CheckpointConfig(state_backend="rocksdb", state_partitions=2)}
     clicks = upgrades.clicks
     clicks.add(*((f"u{number}", f"i{number % 5}") for number in range(40)))
@@ -247,7 +280,7 @@ def test_state_in_memory_is_not_split_and_nothing_is_written(tmp_path: Path, spa
     upgrades.run(upgrades.clicks.by_user)
     with pytest.raises(ConfigurationError, match="only in RocksDB can it be split"):
         upgrades.upgrade(upgrades.clicks.by_user, plan={"state_partitions": 4})
-    assert not (tmp_path / "checkpoint-1").exists()
+    assert not (tmp_path / "checkpoint 1").exists()
 
 
 def test_the_command_plans_the_job_says_what_changes_and_writes_nothing_that_does_not_fit(

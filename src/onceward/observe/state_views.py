@@ -3,19 +3,25 @@ transformWithState, its timers. Without Spark the views are listed, with it they
 
 from __future__ import annotations
 
+import atexit
 import json
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from onceward.errors import ConfigurationError
 from onceward.operators import Operator, Topology, read_topology
 from onceward.operators.read import described, description_of
+from onceward.spark.checkpoint import SparkLogs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _TIMERS: Final = "timers"
 _NO_TIMERS: Final = "None"
 
@@ -79,8 +85,44 @@ def chosen(views: list[StateView], operator: str | None) -> list[StateView]:
 
 def frame_of(spark: SparkSession, root: Path, view: StateView, epoch: int) -> DataFrame:
     """Key and value of every entry at the end of an epoch; of a map the user's key too; of timers when they fire."""
-    frame = spark.read.format("statestore").options(batchId=epoch, **view.options).load(str(root))
+    source = session_for(spark, root, epoch).read.format("statestore")
+    frame = source.options(batchId=epoch, **view.options).load(str(plain_path(root)))
     return frame.drop("partition_id")
+
+
+def session_for(spark: SparkSession, root: Path, epoch: int) -> SparkSession:
+    """One that takes the state for what it is, in format 1 or 2: Spark goes by the session's own setting there, and an
+    epoch's entry in its logs tells by the ids that only format 2 has."""
+    lines = (SparkLogs(root).decision(epoch) or "").splitlines()
+    version = "2" if len(lines) > 1 and json.loads(lines[1]).get("stateUniqueIds") else "1"
+    if spark.conf.get(_FORMAT, "1") == version:
+        return spark
+    other = spark.newSession()
+    other.conf.set(_FORMAT, version)
+    return other
+
+
+@cache
+def plain_path(root: Path) -> Path:
+    """A name for the checkpoint that Spark reads state by. It takes a path for a URI there, and looks for a folder with
+    `%20` in its name where there is a blank: such a one gets a link, for as long as this process lives."""
+    if quote(str(root)) == str(root):
+        return root
+    folder = tempfile.TemporaryDirectory(prefix="onceward-state-")
+    atexit.register(folder.cleanup)
+    link = Path(folder.name) / "checkpoint"
+    link.symlink_to(root)
+    return link
+
+
+def _flat(frame: DataFrame) -> DataFrame:
+    """What is inside of key and value, column by column, named by number. Spark keeps a mark beside each row of a join
+    that its schema does not name, and stumbles over it where a whole row is read."""
+    from pyspark.sql.types import StructType
+
+    inside = {one.name: isinstance(one.dataType, StructType) for one in frame.schema.fields}
+    found = frame.select(*(f"`{name}`.*" if is_struct else f"`{name}`" for name, is_struct in inside.items()))
+    return found.toDF(*map(str, range(len(found.columns))))
 
 
 def state_digests(spark: SparkSession, root: Path, epoch: int) -> dict[str, tuple[int, str]]:
@@ -90,7 +132,7 @@ def state_digests(spark: SparkSession, root: Path, epoch: int) -> dict[str, tupl
 
     found = {}
     for view in state_views(root):
-        frame = frame_of(spark, root, view, epoch)
+        frame = _flat(frame_of(spark, root, view, epoch))
         hashed = frame.select(F.xxhash64(F.to_json(F.struct(*frame.columns))).cast("decimal(38,0)").alias("h"))
         count, total = hashed.agg(F.count("h"), F.sum("h")).first() or (0, 0)
         found[f"{view.operator.number} {view.part}".strip()] = (int(count), str(total or 0))

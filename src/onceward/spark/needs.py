@@ -5,18 +5,21 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-from onceward.errors import ConfigurationError
-from onceward.operators import Topology
+from pyspark.sql import DataFrame
 
-_KIND: Final = "transformWithStateInPySpark"
+from onceward.errors import ConfigurationError
+from onceward.spark.plan import node_names
+
+_NODE: Final = "TransformWithStateIn"
+"""`...InPySpark`, and `...InPandas` before 4.1; that of Scala needs nothing."""
 _MODULES: Final = {"grpc": "grpcio", "google.protobuf": "protobuf", "zstandard": "zstandard"}
 
 
-def check_needs(topology: Topology | None) -> None:
-    """Refuse a `transformWithState` in Python without the packages that Spark's worker imports for it. The driver's own
-    environment is looked at; executors need them as well."""
-    operators = topology.operators if topology is not None else ()
-    if not any(one.kind.startswith(_KIND) for one in operators):
+def check_needs(frame: DataFrame) -> None:
+    """Refuse a `transformWithState` in Python without the packages that Spark's worker imports for it. Before it is
+    planned: Spark runs such a worker for the plan already. The driver's own environment is looked at; executors need
+    them as well."""
+    if not any(name.startswith(_NODE) for name in node_names(frame)):
         return
     missing = [package for module, package in _MODULES.items() if not _is_there(module)]
     if missing:

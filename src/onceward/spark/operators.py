@@ -49,7 +49,9 @@ def planned_topology(
     sinks: Sequence[str] = (),
 ) -> Topology | None:
     """Of the query that this frame will be, with the user's names. None where Spark does not tell: before 4.2, and of a
-    query that it cannot plan, which it then says itself at the start."""
+    query that it cannot plan, which it then says itself at the start; a `ConfigurationError` where Python lacks what a
+    plan needs, which Spark would not say."""
+    check_needs(frame)
     try:
         plan = frame._jdf.queryExecution().queryExecutionForExplain().executedPlan()
         stateful = _closed_up([*_operators(plan, is_complete=output_mode == "complete")])
@@ -67,12 +69,10 @@ def planned_topology(
 
 
 def check_topology(now: Topology | None, checkpoint: Path) -> None:
-    """Before anything is written: `PipelineChanged` where the pipeline does not fit the state of its checkpoint, and a
-    `ConfigurationError` where Python has not what it needs.
+    """Before anything is written: `PipelineChanged` where the pipeline does not fit the state of its checkpoint.
 
     Logs that a power loss has torn are passed over here: recovery puts them right, and then it is asked again.
     """
-    check_needs(now)
     with suppress(DamagedFile):
         if now is not None and SparkLogs(checkpoint).decided() >= 0:
             refuse_misfit(read_topology(checkpoint), now, where=str(checkpoint))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -49,6 +50,15 @@ def shuffles(frame: DataFrame) -> bool:
     return _SHUFFLING.search(frame._jdf.queryExecution().analyzed().toString()) is not None
 
 
+def node_names(frame: DataFrame) -> Iterator[str]:
+    """Of every node of the logical plan."""
+    nodes = [frame._jdf.queryExecution().analyzed()]
+    while nodes:
+        node = nodes.pop()
+        yield str(node.nodeName())
+        nodes += _children(node)
+
+
 def keeps_state(frame: DataFrame) -> bool:
     """Whether the query may keep something from one epoch to the next; True where that cannot be told."""
     return _keeps_state(frame._jdf.queryExecution().analyzed())
@@ -57,9 +67,13 @@ def keeps_state(frame: DataFrame) -> bool:
 def _keeps_state(node: Any) -> bool:
     if not node.isStreaming():
         return False
-    found = node.children()
-    children = [found.apply(number) for number in range(found.size())]
+    children = _children(node)
     name = str(node.nodeName())
     # A stream joined with a table keeps nothing; two streams do.
     looks_up = name == "Join" and sum(bool(child.isStreaming()) for child in children) == 1
     return not (looks_up or name in _STATELESS) or any(_keeps_state(child) for child in children)
+
+
+def _children(node: Any) -> list[Any]:
+    found = node.children()
+    return [found.apply(number) for number in range(found.size())]

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from onceward.errors import ConfigurationError, DamagedFile
-from onceward.observe.state_views import state_digests
+from onceward.observe.state_views import plain_path, session_for, state_digests
 from onceward.savepoints.schema_paths import is_description, made_absolute, made_relative
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.checkpoint_config import BACKENDS, PARTITIONS, PROVIDER
@@ -44,7 +44,8 @@ def rescale(spark: SparkSession, root: Path, partitions: int) -> None:
         return
     with _full_paths(root):
         before = state_digests(spark, root, logs.decided())
-        spark._streamingCheckpointManager.repartition(str(root), partitions, enforce_exactly_once_sink=True)
+        manager = session_for(spark, root, logs.decided())._streamingCheckpointManager
+        manager.repartition(str(plain_path(root)), partitions, enforce_exactly_once_sink=True)
         after = state_digests(spark, root, logs.decided())
     if before != after:
         differing = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
