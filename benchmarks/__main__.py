@@ -30,6 +30,7 @@ NAMES = (
     "looks",
     "history",
     "savepoints",
+    "operators",
     "dashboard",
     "watched",
 )
