@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from .servers import Servers
 from .workspace import SPARK_SETTINGS, SparkWorkspace, python_path
 
 SPARK_SAYS: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (for the whole session)
+atexit.register(SPARK_SAYS.close)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
