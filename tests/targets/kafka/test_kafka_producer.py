@@ -198,6 +198,26 @@ def test_only_bytes_are_taken(workspace: KafkaWorkspace, kind: str) -> None:
     producer.close()
 
 
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_fatal_error_is_told_though_the_library_goes_on_to_call_back(depth: int) -> None:
+    """Seen with confluent-kafka 2.16: each report of a delivery after it is a `SystemError` on top of the last one."""
+
+    class Fenced:
+        def flush(self, timeout_s: float) -> int:
+            found: Exception = driver.KafkaException(driver.KafkaError(driver.KafkaError._FENCED))
+            for _ in range(depth):
+                outer = SystemError("<built-in function len> returned a result with an exception set")
+                outer.__cause__, found = found, outer
+            raise found
+
+    producer = RecordProducer({"bootstrap.servers": "127.0.0.1:1"})
+    producer.close()
+    producer._made = Fenced()
+    with pytest.raises(driver.KafkaException, match="_FENCED"):
+        producer.flush(1)
+    producer._made = None
+
+
 @EITHER
 def test_a_closed_producer_answers_with_an_error(workspace: KafkaWorkspace, kind: str) -> None:
     producer = client.PRODUCERS[kind](workspace.sink().settings.producer("closed"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import repeat
 from typing import Any, NoReturn
 
@@ -63,19 +64,23 @@ class RecordProducer(Producer):
 
     def commit_transaction(self, timeout_s: float) -> None:
         """See `Producer`."""
-        self._alive().commit_transaction(timeout_s)
+        with _fatal_errors():
+            self._alive().commit_transaction(timeout_s)
 
     def abort_transaction(self, timeout_s: float) -> None:
         """See `Producer`."""
-        self._alive().abort_transaction(timeout_s)
+        with _fatal_errors():
+            self._alive().abort_transaction(timeout_s)
 
     def poll(self, timeout_s: float) -> None:
         """See `Producer`."""
-        self._alive().poll(timeout_s)
+        with _fatal_errors():
+            self._alive().poll(timeout_s)
 
     def flush(self, timeout_s: float) -> int:
         """See `Producer`."""
-        return int(self._alive().flush(timeout_s))
+        with _fatal_errors():
+            return int(self._alive().flush(timeout_s))
 
     def purge(self) -> None:
         """See `Producer`."""
@@ -104,6 +109,21 @@ class RecordProducer(Producer):
         """See `Producer`."""
         kafka = driver()
         raise kafka.KafkaException(kafka.KafkaError(code, reason))
+
+
+@contextmanager
+def _fatal_errors() -> Iterator[None]:
+    """Around what calls back. A fatal error is raised there, and yet more reports of deliveries may follow: Python then
+    complains that they return while an error is raised, and has that error as the cause."""
+    try:
+        yield
+    except SystemError as error:
+        cause: BaseException | None = error
+        while isinstance(cause, SystemError):
+            cause = cause.__cause__
+        if isinstance(cause, driver().KafkaException):
+            raise cause from None
+        raise
 
 
 class _Log:
