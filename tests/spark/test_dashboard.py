@@ -281,6 +281,37 @@ def test_the_page_shows_the_drivers_return_without_being_loaded_again(story: Sto
     assert story.postgres.query("SELECT count(*), count(DISTINCT id) FROM watched") == [(6 * ROWS, 6 * ROWS)]
 
 
+_SHOWN_AGAIN = """async () => {
+  const { h, show } = await import("./static/js/dom.js");
+  const box = h("tbody");
+  const line = (key) => h("tr", { "data-key": key }, h("td", h("details", h("summary", key))));
+  const chance = (most) => Math.floor(Math.random() * most);
+  let keys = ["a", "b", "c"];
+  show(box, keys.map(line));
+  const wrong = [];
+  for (let round = 0; round < 500; round += 1) {
+    const kept = new Map([...box.children].map((row) => [row.dataset.key, row]));
+    for (const row of box.children) row.querySelector("details").open = row.dataset.key < "m";
+    keys = [..."abcdefghijklmnopqrstuvwxyz"].filter(() => chance(2)).sort(() => chance(3) - 1);
+    show(box, keys.map(line));
+    if ([...box.children].map((row) => row.dataset.key).join() !== keys.join()) wrong.push(["order", keys]);
+    for (const row of box.children) {
+      const before = kept.get(row.dataset.key);
+      if (before && before !== row) wrong.push(["made anew", row.dataset.key]);
+      const isOpen = row.querySelector("details").open;
+      if (before && isOpen !== row.dataset.key < "m") wrong.push(["closed", row.dataset.key]);
+      if (row.textContent !== row.dataset.key) wrong.push(["text", row.dataset.key]);
+    }
+  }
+  return wrong.slice(0, 3);
+}"""
+"""Lines that come, go and change places, 500 times; what is wrong with them afterwards."""
+
+
+def test_lines_that_are_shown_again_keep_their_order_and_what_was_unfolded(story: Story) -> None:
+    assert story.page.evaluate(_SHOWN_AGAIN) == []
+
+
 def test_the_table_is_searched_and_an_epoch_opened_by_the_keyboard(story: Story) -> None:
     story.go("/epochs")
     story.page.get_by_label("Epoch, range or time").fill("1-1")

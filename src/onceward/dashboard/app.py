@@ -128,7 +128,8 @@ def dashboard_app(
         redirect_slashes=False,
     )
     views = Views()
-    stream = Stream(lambda: [view.glance() for view in views.of(places.all())])
+    # Inside a driver every look is paid for by the job.
+    stream = Stream(lambda: [view.glance() for view in views.of(places.all())], every_s=2.0 if base else 1.0)
     gate = Gate(app, config, token, base=base, on_close=stream.close)
     app.state.shown = Shown(places, views, config, actor, stream, lambda: gate, reader or StateReader())
     app.include_router(router)

@@ -49,17 +49,24 @@ export function show(box, ...children) {
   morphChildren(box, fresh);
 }
 
+/** What has a key is found again by it, wherever it stands now: a line more above does not make all others anew. */
 function morphChildren(old, fresh) {
   const wanted = [...fresh.childNodes];
-  const there = [...old.childNodes];
+  const keys = new Set(wanted.map(keyOf).filter(Boolean));
+  const there = new Map([...old.childNodes].filter(keyOf).map((node) => [keyOf(node), node]));
   wanted.forEach((node, place) => {
-    const now = there[place];
+    const known = there.get(keyOf(node));
+    if (known && known !== old.childNodes[place] && isLike(known, node)) old.insertBefore(known, old.childNodes[place] || null);
+    const now = old.childNodes[place];
     if (!now) old.append(node);
-    else if (!isLike(now, node)) now.replaceWith(node);
-    else morph(now, node);
+    else if (isLike(now, node)) morph(now, node);
+    else if (keys.has(keyOf(now))) old.insertBefore(node, now);
+    else now.replaceWith(node);
   });
-  there.slice(wanted.length).forEach((node) => node.remove());
+  while (old.childNodes.length > wanted.length) old.lastChild.remove();
 }
+
+const keyOf = (node) => node.getAttribute?.("data-key") || null;
 
 function isLike(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName &&
