@@ -18,7 +18,9 @@ LONGEST = {
     "test_sigkill": 240,
     "test_kafka_crash_sweep": 120,
     "test_restart": 110,
+    "test_dashboard": 110,
     "test_run_command": 100,
+    "test_savepoints_live": 90,
     "test_kafka_sigkill": 90,
     "test_simulation": 90,
     "test_mysql_crash_sweep": 90,
@@ -35,6 +37,8 @@ LONGEST = {
     "test_kafka_lost_replies": 70,
     "test_lost_reply": 70,
     "test_kafka_faults": 65,
+    "test_savepoint_forks": 60,
+    "test_savepoints": 60,
     "test_demo": 60,
     "test_one_run": 60,
     "test_upgrades": 60,
@@ -45,6 +49,11 @@ LONGEST = {
     "test_api": 50,
     "test_state": 50,
     "test_redis_crash_sweep": 40,
+    "test_savepoint_rollback": 40,
+    "test_stop_in_every_phase": 40,
+    "test_operators": 40,
+    "test_power_loss": 35,
+    "test_controls": 30,
 }
 ANY_OTHER = 5
 
