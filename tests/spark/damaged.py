@@ -244,6 +244,9 @@ def _version(path: Path) -> int | None:
 def _purge(folder: Path) -> None:
     """All that the newest snapshot does without."""
     found = {path: version for path in folder.iterdir() if (version := _version(path)) is not None}
+    # Under state format 2 another computation of a version has another id, and its snapshot would be none of ours.
+    ids = {path.name.removeprefix(".").partition(".")[0] for path in found}
+    assert len(ids) == len({*found.values()}), f"a version in {folder} was computed twice: {sorted(ids)}"
     base = max(version for path, version in found.items() if path.suffix in (".snapshot", ".zip"))
     for path, version in found.items():
         is_snapshot = ".snapshot" in path.name or ".zip" in path.name
