@@ -1,7 +1,7 @@
 """One file from one place to another in one pass: read, summed, written. Never through a link.
 
-The disk begins to write as soon as there is something to write, not when all of it must be forced there: that makes
-the copy faster, and a job beside it does not wait for gigabytes when it forces its own few bytes to the disk.
+Beside a job the disk writes each piece before the next is copied: else the job would wait for gigabytes when it forces
+its own few bytes to the disk.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def copy_file(source: int, target: Path, count: Count, pace: Pace = FULL_SPEED) 
     def take(piece: memoryview, at: int) -> None:
         nonlocal began
         _write(handle, piece)
-        write_back(handle, at, len(piece), wait=pace.share < 1)
         if pace.share < 1:
+            write_back(handle, at, len(piece))
             time.sleep(pace.rest_after(time.monotonic() - began))
             began = time.monotonic()
 

@@ -54,16 +54,15 @@ def sync_file_system(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_back(file: int, at: int, length: int, *, wait: bool) -> None:
-    """Let the disk begin to write these bytes of an open file, and wait for them if asked to.
+def write_back(file: int, at: int, length: int) -> None:
+    """Let the disk write these bytes of an open file, and wait for it.
 
     That spreads the work and forces nothing: what must survive is synced afterwards all the same. Nothing happens where
     the system has no such call, or its file system does not take it.
     """
     if not hasattr(_libc, "sync_file_range"):
         return
-    flags = _BEGIN | _WAIT if wait else _BEGIN
-    if _libc.sync_file_range(file, ctypes.c_int64(at), ctypes.c_int64(length), flags):
+    if _libc.sync_file_range(file, ctypes.c_int64(at), ctypes.c_int64(length), _BEGIN | _WAIT):
         error = ctypes.get_errno()
         # What could not be written is reported once, to whoever asks first.
         if error not in (errno.ENOSYS, errno.EINVAL, errno.ESPIPE):

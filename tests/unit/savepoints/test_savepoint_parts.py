@@ -226,12 +226,12 @@ def test_a_write_that_failed_while_it_was_spread_fails_the_copy(
         durable, "_libc", SimpleNamespace(sync_file_range=lambda *arguments: ctypes.set_errno(code) or -1)
     )
     code = errno.ENOSYS
-    assert copied(tmp_path / "state", tmp_path / "copy", FULL_SPEED).size == 4
+    assert copied(tmp_path / "state", tmp_path / "copy", Pace(1, 0.9)).size == 4
     code = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
-        copied(tmp_path / "state", tmp_path / "again", FULL_SPEED)
+        copied(tmp_path / "state", tmp_path / "again", Pace(1, 0.9))
     monkeypatch.setattr(durable, "_libc", SimpleNamespace())
-    assert copied(tmp_path / "state", tmp_path / "third", FULL_SPEED).size == 4
+    assert copied(tmp_path / "state", tmp_path / "third", Pace(1, 0.9)).size == 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux only")
