@@ -46,6 +46,8 @@ class Observers:
         traces_of: str | None = None,
     ) -> None:
         self._checkpoint = checkpoint
+        # Before an address is taken, which would stay so if the packages for traces are missing.
+        self._traces = None if traces_of is None else Traces(traces_of)
         self._server: ApiServer | None = None
         self._meter: Meter | None = None
         self._entrance = ""
@@ -58,7 +60,6 @@ class Observers:
             from onceward.metrics import Meter
 
             self._meter = Meter(sinks)
-        self._traces = None if traces_of is None else Traces(traces_of)
         finished = [one.finished for one in (self._meter, self._traces) if one is not None]
         self.recorder = Recorder(
             HistoryLog(LocalStorage(checkpoint / "onceward")),

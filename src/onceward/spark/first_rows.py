@@ -50,12 +50,14 @@ class FirstRows:
     def take(self, batch: DataFrame, count: int) -> list[pa.RecordBatch] | None:
         """At most so many. Fewer than that: these are all, and every partition was read to its end. None where even so
         many are more bytes than the driver takes."""
-        plan = batch._jdf.queryExecution().executedPlan()
+        if self._known is None:
+            _ask_at_once(batch)
+        rows = _taken(batch._jdf.queryExecution().executedPlan(), count)
+        if rows is None:
+            return None
         try:
-            known = self._known or _look_up(batch)
-            self._known = known
-            rows = _taken(plan, count)
-            return None if rows is None else _in_arrow(known, rows, count)
+            self._known = self._known or _look_up(batch)
+            return _in_arrow(self._known, rows, count)
         except Py4JJavaError:
             raise
         except Py4JError as error:
@@ -68,12 +70,15 @@ class FirstRows:
         return arrow_schema(batch.schema) if self._known is None else self._known.columns
 
 
-def _look_up(batch: DataFrame) -> _Known:
+def _ask_at_once(batch: DataFrame) -> None:
+    """One job for as many partitions as can run at once, where Spark would begin with one; of each of them the driver
+    holds `count` rows at most. The session is the stream's own copy, so nobody else is affected."""
     session = batch.sparkSession
-    # One job for as many partitions as can run at once, where Spark would begin with one; of each of them the driver
-    # holds `count` rows at most. The session is the stream's own copy, so nobody else is affected.
     session.conf.set(_AT_ONCE, str(session.sparkContext.defaultParallelism))
-    client = session._jvm._gateway_client  # type: ignore[union-attr]
+
+
+def _look_up(batch: DataFrame) -> _Known:
+    client = batch.sparkSession._jvm._gateway_client  # type: ignore[union-attr]
     # By their full names: looking packages up takes a call for every part of one.
     converters = getattr(JavaClass(_CONVERTERS, client), "MODULE$")
     return _Known(
