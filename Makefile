@@ -12,6 +12,8 @@ READY := .venv/.ready
 ARCHIVE := .venv/spark.jsa
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Modules are compiled once, also where the machine says otherwise: dozens of drivers are started.
+export PYTHONDONTWRITEBYTECODE :=
 # Output appears as it happens, also through a pipe.
 export PYTHONUNBUFFERED := 1
 
