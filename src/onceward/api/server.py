@@ -37,15 +37,15 @@ _LAST_WORDS_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Mounted:
     """Another application of the same server, under a path, with a guard of its own."""
 
     path: str
     app: Callable[[Served], OutermostLayer]
 
 
-class _Both:
-    """By the first part of the path."""
+class _Router:
+    """The API, or what is mounted: by the first part of the path."""
 
     def __init__(self, api: App, path: str, other: App) -> None:
         self._api, self._path, self._other = api, path, other
@@ -59,9 +59,9 @@ class _Both:
 class ApiServer:
     """Made before a run, so that an address that is taken is told before anything moves; `serve` begins to answer."""
 
-    def __init__(self, config: ApiConfig, *, beside: Beside | None = None) -> None:
+    def __init__(self, config: ApiConfig, *, mounted: Mounted | None = None) -> None:
         require_extra()
-        self._beside = beside
+        self._mounted = mounted
         self._config, self._token = config, config.token()
         self._socket = bound(config)
         self.url = address_of(config, self._socket.getsockname()[1])
@@ -77,9 +77,9 @@ class ApiServer:
 
         app: App = guarded_app(served, self._config, self._token)
         ending: Callable[[], None] = lambda: None  # noqa: E731
-        if self._beside is not None:
-            other = self._beside.app(served)
-            app, ending = _Both(app, self._beside.path, other), other.close
+        if self._mounted is not None:
+            other = self._mounted.app(served)
+            app, ending = _Router(app, self._mounted.path, other), other.close
         self._server = ServerBeneath(app, connections=_CONNECTIONS, last_words_s=1, on_end=ending)
         # From here on whoever comes waits, if only for a moment: the file must not name a server that refuses.
         self._socket.listen(_CONNECTIONS)

@@ -32,7 +32,7 @@ def stop(
     read_status(root)  # refuses what is no checkpoint
     driver = find_driver(root)
     if isinstance(driver, NoDriver):
-        raise ConfigurationError(f"nobody can be asked to stop: {driver.why}", hint=_other_way(driver))
+        raise ConfigurationError(f"nobody can be asked to stop: {driver.why}", hint=_by_signal(driver))
     found = driver.found
     if folder is not None and driver.get("/v1/status").get("removes_checkpoint"):
         raise ConfigurationError(
@@ -66,7 +66,7 @@ def stop(
         show_taken(taken, json=False)
 
 
-def _other_way(driver: NoDriver) -> str:
+def _by_signal(driver: NoDriver) -> str:
     if driver.pid is not None:
         return f"kill -TERM {driver.pid} does the same, if that process is the job's driver"
     return (

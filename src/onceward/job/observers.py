@@ -16,7 +16,7 @@ from onceward.api.config import ApiConfig
 from onceward.clock import SystemClock
 from onceward.contracts import AnySink
 from onceward.contracts.events import Listener
-from onceward.dashboard.beside import PATH, page_beside
+from onceward.dashboard.mounted import PATH, mounted_page
 from onceward.epoch import RunContext
 from onceward.history import HistoryLog, Recorder, log_event
 from onceward.identity import SinkName
@@ -54,8 +54,8 @@ class Observers:
         if api is not None or dashboard:
             from onceward.api.server import ApiServer
 
-            page = page_beside(checkpoint, token := secrets.token_urlsafe(32), api) if dashboard else None
-            self._server = ApiServer(api or ApiConfig(), beside=page)
+            page = mounted_page(checkpoint, token := secrets.token_urlsafe(32), api) if dashboard else None
+            self._server = ApiServer(api or ApiConfig(), mounted=page)
             self._entrance = f"{self._server.url}{PATH}/?token={token}" if dashboard else ""
             from onceward.metrics import Meter
 

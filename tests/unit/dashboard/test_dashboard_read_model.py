@@ -195,11 +195,11 @@ def test_a_prefix_is_taken_off_whether_the_proxy_does_or_not(checkpoint: Path) -
 def test_in_the_driver_the_page_stands_beside_the_api_with_a_token_of_its_own(world: World, checkpoint: Path) -> None:
     from onceward.api import ApiConfig
     from onceward.api.app import guarded_app
-    from onceward.api.server import _Both
-    from onceward.dashboard.beside import PATH, page_beside
+    from onceward.api.server import _Router
+    from onceward.dashboard.mounted import PATH, mounted_page
 
-    beside = page_beside(checkpoint, "another-token-for-the-page", None)
-    both = Client(_Both(guarded_app(world.served, ApiConfig(), TOKEN), PATH, beside.app(world.served)))
+    mounted = mounted_page(checkpoint, "another-token-for-the-page", None)
+    both = Client(_Router(guarded_app(world.served, ApiConfig(), TOKEN), PATH, mounted.app(world.served)))
     assert both.get(f"{PATH}/").status == 200
     assert both.get(PATH).headers["location"] == f"{PATH}/"
     entered = both.get(f"{PATH}/?token=another-token-for-the-page")

@@ -1,4 +1,5 @@
-"""The dashboard inside a driver, beside its API: the same page, for this one job, without a request of its own."""
+"""The dashboard inside a driver, mounted in the server of its API: the same page, for this one job. It sends no request
+of its own."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from onceward.dashboard.places import Place, Places
 if TYPE_CHECKING:
     from onceward.api.guard import OutermostLayer
     from onceward.api.served import Served
-    from onceward.api.server import Beside
+    from onceward.api.server import Mounted
 
 PATH: Final = "/dashboard"
 
 
-def page_beside(checkpoint: Path, token: str, api: ApiConfig | None) -> Beside:
+def mounted_page(checkpoint: Path, token: str, api: ApiConfig | None) -> Mounted:
     """For the server of the API. The page's token is another one than the API's, which may do more."""
-    from onceward.api.server import Beside
+    from onceward.api.server import Mounted
 
     def app(served: Served) -> OutermostLayer:
         from onceward.dashboard.app import dashboard_app
@@ -31,4 +32,4 @@ def page_beside(checkpoint: Path, token: str, api: ApiConfig | None) -> Beside:
         actor = f"{getpass.getuser()}@{socket.gethostname()}"
         return dashboard_app(places, DashboardConfig(names=names), token, actor=actor, base=PATH)
 
-    return Beside(PATH, app)
+    return Mounted(PATH, app)
