@@ -38,7 +38,7 @@ class Reader:
 
     def _work(self) -> None:
         try:
-            while not self._over.wait(0.02):
+            while not self._over.wait(0.05):
                 self._look()
             self._look()
         except BaseException as error:

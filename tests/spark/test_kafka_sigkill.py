@@ -89,7 +89,7 @@ def stage(workspace: SparkWorkspace, postgres: PostgresServer, connector: dict[s
         yield Stage(workspace, broker, database, connector)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.soak)])
 def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_once(
     kills: int,
     stage: Stage,

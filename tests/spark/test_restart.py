@@ -57,7 +57,7 @@ def test_killed_stopped_and_orphaned_drivers_are_replaced_and_each_row_arrives_o
     dice = random.Random(seed)
     workspace.add_files(1)
     with Reader(workspace) as reader:
-        with supervised(workspace, *FOR_EVER, trigger=None) as job:
+        with supervised(workspace, *FOR_EVER, trigger=None, small=1000) as job:
             driver = None
             for number in range(kills):
                 driver = job.wait_for_another(driver)
@@ -81,7 +81,7 @@ def test_killed_stopped_and_orphaned_drivers_are_replaced_and_each_row_arrives_o
             wait_until(lambda: not living_members(driver), "the driver notices, and ends")
             assert settled(workspace) == workspace.logs.decided()
         before = len(ends(workspace))
-        with supervised(workspace, *FOR_EVER, trigger=None) as job:
+        with supervised(workspace, *FOR_EVER, trigger=None, small=1000) as job:
             job.wait_for_another(None)
             assert ends(workspace)[before:] == [How.VANISHED]
             wait_until(lambda: all_published(workspace), "the rest is published")

@@ -70,7 +70,7 @@ def tallies(tmp_path: Path) -> Tallies:
     return Tallies(tmp_path)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [1, pytest.param(30, marks=pytest.mark.soak)])
 def test_savepoints_taken_every_second_of_a_job_that_is_killed_are_whole_and_go_on_right(
     tallies: Tallies, spark: SparkSession, kills: int, record_property: pytest.RecordProperty, record_sweep: list[str]
 ) -> None:

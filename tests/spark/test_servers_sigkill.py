@@ -62,7 +62,7 @@ class Watcher:
                     self.sights.add(f"{table} shows {ids} of the {ROWS} rows of file {file}")
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.soak)])
 def test_killed_with_their_servers_all_targets_get_every_epoch_once_and_from_one_computation(
     workspace: SparkWorkspace, servers: Servers, kills: int, record_property: pytest.RecordProperty
 ) -> None:

@@ -36,7 +36,11 @@ EPOCHS = (5, 6, 90, 7, 8, 21, 3, 20, 60, 61, 4, 5, 90, 6)
 RESTART_AT = (3, 5, 9, 12)
 
 
-@pytest.fixture(params=list(STORES))
+# Those that only write otherwise what the others write as well are left to `make soak`.
+ALSO = {"rocksdb", "rocksdb-v2"}
+
+
+@pytest.fixture(params=[pytest.param(one, marks=[pytest.mark.soak] if one in ALSO else []) for one in STORES])
 def store(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     settings = {f"{STATE}.{key}": value for key, value in STORES[request.param].items()}
     settings["spark.sql.shuffle.partitions"] = "4"

@@ -138,8 +138,31 @@ SEEDED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "pattern", "how", "is_fatal"), SEEDED, ids=[" ".join(map(str, s)) for s in SEEDED])
-def test_each_seeded_damage_is_found_and_spark_finds_the_same(
+SEEDED_IDS = [" ".join(map(str, one)) for one in SEEDED]
+
+
+@pytest.mark.parametrize(("kind", "pattern", "how", "is_fatal"), SEEDED, ids=SEEDED_IDS)
+def test_each_seeded_damage_is_found(made: dict[str, Made], kind: str, pattern: str, how: str, is_fatal: bool) -> None:
+    one = made[kind]
+    one.reset()
+    path = one.newest(pattern)
+    Damage(path, how).do(one.checkpoint)
+    report = look(one.checkpoint)
+    assert report.is_resumable is not is_fatal, report
+    named = path.removeprefix("onceward/")
+    assert any(named in f"{found.about} {found.detail}" for found in report.findings), report
+    assert all(found.fix for found in report.findings)
+
+
+# Spark takes seconds for each: `make test` asks it about every fourth, `make soak` about all.
+@pytest.mark.parametrize(
+    ("kind", "pattern", "how", "is_fatal"),
+    [
+        pytest.param(*one, id=name, marks=[pytest.mark.soak] if number % 4 else [])
+        for number, (one, name) in enumerate(zip(SEEDED, SEEDED_IDS, strict=True))
+    ],
+)
+def test_of_each_seeded_damage_spark_finds_the_same(
     made: dict[str, Made],
     sound: Callable[[Made], list[tuple[Any, ...]]],
     spark: SparkSession,
@@ -150,13 +173,7 @@ def test_each_seeded_damage_is_found_and_spark_finds_the_same(
 ) -> None:
     one = made[kind]
     expected = sound(one)
-    path = one.newest(pattern)
-    Damage(path, how).do(one.checkpoint)
-    report = look(one.checkpoint)
-    assert report.is_resumable is not is_fatal, report
-    named = path.removeprefix("onceward/")
-    assert any(named in f"{found.about} {found.detail}" for found in report.findings), report
-    assert all(found.fix for found in report.findings)
+    Damage(one.newest(pattern), how).do(one.checkpoint)
     assert goes_on(one, spark, expected) is not is_fatal
 
 
