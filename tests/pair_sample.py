@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onceward.testing import Sweep
@@ -13,6 +14,10 @@ class PairSample:
 
     one_in: int
     begin: int
+
+    def firsts(self, points: Sequence[int]) -> Sequence[int]:
+        """Of the points of a first crash."""
+        return points[self.begin :: self.one_in]
 
     def of(self, sweep: Sweep) -> tuple[int, int]:
         """How many points there were, and how many pairs were gone through."""
