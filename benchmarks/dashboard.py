@@ -115,6 +115,8 @@ def _frames(browser: Browser, entrance: str, console: Console) -> Iterator[Ratio
     page.get_by_role("link", name="page-views").click()
     page.locator(".chart canvas").wait_for()
     page.get_by_role("button", name="All", exact=True).click()
+    # Here as below: what is measured is not how the view came to be there.
+    page.wait_for_timeout(1000)
     box = page.locator(".chart").bounding_box() or {}
     page.evaluate(_COUNTED)
     for place in range(300):
@@ -124,7 +126,6 @@ def _frames(browser: Browser, entrance: str, console: Console) -> Iterator[Ratio
     for what, tail in (("the table of epochs", "/epochs"), ("an epoch", "/epoch/5000")):
         page.goto(f"{base}{tail}")
         page.locator("main table").first.wait_for()
-        # What is measured is scrolling, not how the view came to be there.
         page.wait_for_timeout(1000)
         yield _rate(f"scrolling {what}", page.evaluate(_SCROLLED), console)
 

@@ -46,6 +46,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
         into = folder / f"saved-{next(numbers)}"
         took = timed(lambda: take(checkpoint, into, clock=SystemClock(), spark="4.3.0"))
         shutil.rmtree(into)
+        sync_file_system(folder)
         return took
 
     def copied(*, is_synced: bool) -> float:

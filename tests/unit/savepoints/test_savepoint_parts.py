@@ -203,7 +203,7 @@ def copied(source: Path, target: Path, pace: Pace) -> SavedFile:
 
 
 def test_a_copy_beside_a_job_rests_for_most_of_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of three pieces takes a second by this clock, so each is followed by four of rest."""
+    """Each of two megabytes takes a second by this clock, and so does the end, so each is followed by four of rest."""
     seconds, rests = iter(range(100)), list[float]()
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(time, "sleep", rests.append)
