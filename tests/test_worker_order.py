@@ -7,7 +7,7 @@ import pytest
 from worker_order import LONGEST, chosen
 
 TESTS = Path(__file__).parent
-LONG, HALF, SHORT = "tests/spark/test_sigkill.py", "tests/spark/test_servers_away.py", "tests/spark/test_doctor.py"
+LONG, HALF, SHORT = "tests/spark/test_sigkill.py", "tests/spark/test_dashboard.py", "tests/spark/test_doctor.py"
 KAFKA, KAFKA_SHORT = "tests/targets/kafka/test_kafka_crash_sweep.py", "tests/targets/kafka/test_kafka_values.py"
 
 

@@ -20,6 +20,9 @@ _COMMAND = "from onceward.cli import main; main()"
 def submit_arguments(master: str = "local[2]", **more: str) -> str:
     """What Spark is told through its environment variable."""
     settings = {**SPARK_SETTINGS, **more}
+    if not master.startswith("local"):
+        # The executors of a cluster do not find it.
+        del settings["spark.python.daemon.module"]
     options = settings.pop("spark.driver.extraJavaOptions")
     confs = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in settings.items())
     return f'--master {master} --driver-java-options "{options}" {confs} pyspark-shell'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,15 @@ def test_jars_that_somebody_has_named_are_not_replaced(tmp_path: Path, monkeypat
     assert _has_connector({})
 
 
-def test_what_pyspark_says_of_an_error_beside_raising_it_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_pyspark_says_of_an_error_beside_raising_it_is_not_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
-    logger.propagate = False
+    # As it is at first, with today's standard error: a command in another test may have silenced it.
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler()])
     before = logger.level
+    logger.setLevel(logging.NOTSET)
     try:
         logger.exception("[UNRESOLVED_COLUMN]", file="job.py", line="7")
         assert "UNRESOLVED_COLUMN" in capsys.readouterr().err, "it would be"
