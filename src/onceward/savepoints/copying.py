@@ -23,8 +23,8 @@ from onceward.savepoints.document import SavedFile
 from onceward.storage import write_back
 
 _PIECE: Final = 1 << 18
-"""Read and written at once. For a megabyte the kernel takes memory in blocks so large that a virtual machine has often
-given them back to its host, and asks for them again: a copy then took twice as long."""
+"""Read and written at once. In pieces of a megabyte a copy took twice as long on a virtual machine, all of it in the
+kernel: it takes memory in larger blocks then, presumably those that were given back to the host."""
 _REST_BYTES: Final = 1 << 20
 """Beside a job, after so many, and at the end of a file, the disk writes them and the copy rests."""
 _LAST: Final = 19
