@@ -53,6 +53,13 @@ def _not_there() -> tuple[int, ...]:
     return (errors.UNKNOWN_TOPIC_OR_PART, errors.TOPIC_EXCEPTION, errors._UNKNOWN_TOPIC)
 
 
+def _never_ends(where: str) -> str:
+    return (
+        f"a transaction of somebody is open at offset {where} for longer than one of ours may be, or the brokers do "
+        "not answer; `kafka-transactions find-hanging` lists those that the brokers never end"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
     """A topic as the brokers describe it. `id` changes when it is deleted and made anew; `may` names what is allowed
@@ -212,15 +219,34 @@ class Cluster:
                 look_s *= 2
 
     def _end_of(self, topic: str, look_s: float, *, is_committed: bool) -> int:
+        (end,) = self._ends(topic, [PARTITION_OF_RECEIPTS], look_s, is_committed=is_committed)
+        return end
+
+    def _ends(self, topic: str, partitions: Iterable[int], look_s: float, *, is_committed: bool) -> list[int]:
         kafka = driver()
         level = kafka.IsolationLevel.READ_COMMITTED if is_committed else kafka.IsolationLevel.READ_UNCOMMITTED
-        place = kafka.TopicPartition(topic, PARTITION_OF_RECEIPTS)
-        asked = self._admin.list_offsets(
-            {place: admin_driver().OffsetSpec.latest()},
-            isolation_level=level,
-            request_timeout=look_s,
-        )
-        return int(self._client.wait(asked[place]).offset)
+        places = [kafka.TopicPartition(topic, partition) for partition in partitions]
+        latest = admin_driver().OffsetSpec.latest()
+        asked = self._admin.list_offsets(dict.fromkeys(places, latest), isolation_level=level, request_timeout=look_s)
+        return [int(self._client.wait(asked[place]).offset) for place in places]
+
+    def wait_for_open_transactions(self, topic: str, partitions: int, patience_s: float) -> None:
+        """Until all that stands in the topic now is committed or aborted: as long as readers have to wait for it.
+
+        A transaction that was aborted and is still open has lost its end. The next one of the same producer in that
+        partition would bring its own, and let readers have what was aborted as well.
+        """
+        deadline = time.monotonic() + patience_s
+        look_s = self._settings.timeout_s
+        ends = self._ends(topic, range(partitions), look_s, is_committed=False)
+        while True:
+            now = self._ends(topic, range(partitions), look_s, is_committed=True)
+            held_up = [number for number, end in enumerate(ends) if now[number] < end]
+            if not held_up:
+                return
+            if time.monotonic() > deadline:
+                raise self._client.failed(_never_ends(f"{now[held_up[0]]} of partition {held_up[0]} of {topic!r}"))
+            time.sleep(_BETWEEN_LOOKS_S)
 
     def read_receipts(
         self, topic: str, job: JobName, sink: SinkName, *, patience_s: float, is_committed: bool = True
@@ -257,9 +283,7 @@ class Cluster:
             if reached > before:
                 deadline, before = time.monotonic() + patience_s, reached
             if time.monotonic() > deadline:
-                raise client.failed(
-                    f"a transaction of somebody is open at offset {reached} of {end}, or the brokers do not answer"
-                )
+                raise client.failed(_never_ends(f"{reached} of {end}"))
             with client.raising_kafka_failed():
                 messages = consumer.consume(_RECEIPTS_AT_ONCE, timeout=0.02)
             for message in messages:

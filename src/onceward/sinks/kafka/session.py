@@ -10,6 +10,7 @@ What keeps two of them apart, in every interleaving:
 - *Under another id*, because `id_prefix` was changed, nobody can publish unseen: see `announce`.
 - *Any failure* ends the session. Whether the transaction is in (a commit whose answer was lost, a time-out of the
   broker's, a fencing) is not guessed: the next session takes the id anew and reads.
+- *What was aborted* stays so: nothing is sent to a topic before all has ended that stood there when it was first to be.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Session:
         self._producer: Any = None
         self._is_committing = self._is_announced = False
         self._partitions: dict[str, int] = {}
+        self._clear: set[str] = set()
         try:
             self._topics = Topics(self._cluster, facts, always=choice.topic)
             self._topics.look()
@@ -87,10 +89,14 @@ class Session:
             raise
 
     def _read_receipts(self, *, is_committed: bool = True) -> Receipts:
-        patience_s = self._settings.transaction_timeout_s + self._settings.timeout_s
         return self._cluster.read_receipts(
-            self._receipts_topic, self.job.name, self._sink, patience_s=patience_s, is_committed=is_committed
+            self._receipts_topic, self.job.name, self._sink, patience_s=self._patience_s, is_committed=is_committed
         )
+
+    @property
+    def _patience_s(self) -> float:
+        """For transactions that are open: within it every one of ours ends, by itself or by its time-out."""
+        return self._settings.transaction_timeout_s + self._settings.timeout_s
 
     # --- who may publish --------------------------------------------------------------------------
 
@@ -176,6 +182,7 @@ class Session:
             self._flush()
         with self._client.raising_kafka_failed():
             self._producer.abort_transaction(self._settings.timeout_s)
+        self._clear.clear()
 
     # --- one transaction --------------------------------------------------------------------------
 
@@ -286,10 +293,18 @@ class Session:
     def _produce(self, records: Records) -> None:
         with self._client.raising_kafka_failed():
             for topic, those in records.by_topic():
+                self._wait_for_open_transactions(topic)
                 self._make_known(topic)
                 self._producer.send(topic, those)
             self._producer.poll(0)
         self._raise_undelivered()
+
+    def _wait_for_open_transactions(self, name: str) -> None:
+        """Once a session for each topic, before anything of ours stands in it."""
+        topic = self._topics.get(name)
+        if topic is not None and name not in self._clear:
+            self._cluster.wait_for_open_transactions(name, topic.partitions, self._patience_s)
+            self._clear.add(name)
 
     def _make_known(self, name: str) -> None:
         """The client would learn of partitions that were added within minutes, and refuse their records until then."""

@@ -134,13 +134,14 @@ class Server(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, *command: str) -> None:
-        """Run one of its tools to the end, as the account that it runs as."""
+    def run(self, *command: str) -> str:
+        """Run one of its tools to the end, as the account that it runs as; what it prints."""
         done = subprocess.run(
             command, capture_output=True, cwd=self.folder, check=False, user=self._user, group=self._group
         )
         if done.returncode != 0:
             raise RuntimeError(f"{command[0]} failed:\n{done.stdout.decode()}\n{done.stderr.decode()}")
+        return done.stdout.decode()
 
     def _is_ready(self) -> bool:
         try:

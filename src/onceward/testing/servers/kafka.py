@@ -184,6 +184,11 @@ class KafkaServer(Server):
         options = [f"--{name}={value}" for name, value in wanted.items()]
         return [*self._java("org.apache.kafka.tools.consumer.ConsoleConsumer"), *options, _READ_COMMITTED]
 
+    def transactions(self, *arguments: str) -> str:
+        """What Kafka's own tool for transactions prints."""
+        tool = self._java("org.apache.kafka.tools.TransactionsCommand")
+        return self.run(*tool, f"--bootstrap-server={self.bootstrap}", *arguments)
+
     def _write_properties(self) -> None:
         client, detour = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._detour_port}"
         settings = {
