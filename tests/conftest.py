@@ -116,9 +116,9 @@ def connector(kafka: KafkaServer, connector_jars: str) -> dict[str, str]:
     return {"spark.jars": connector_jars}
 
 
-@pytest.fixture(params=[12, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)
+@pytest.fixture(params=[20, pytest.param(1, marks=pytest.mark.soak)], ids="one-in-{}".format)
 def pair_sample(request: pytest.FixtureRequest) -> PairSample:
-    """All pairs of crashes take many minutes: `make soak` tries them, `make test` a twelfth, another each time. Where
+    """All pairs of crashes take many minutes: `make soak` tries them, `make test` a twentieth, another each time. Where
     rules are taken out of the code to see a test fail (`make mutants`), all of them are asked for."""
     one_in = 1 if "ONCEWARD_ALL_PAIRS" in os.environ else int(request.param)
     return PairSample(one_in, random.SystemRandom().randrange(one_in))

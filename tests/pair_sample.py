@@ -16,8 +16,8 @@ class PairSample:
     begin: int
 
     def firsts(self, points: Sequence[int]) -> Sequence[int]:
-        """Of the points of a first crash."""
-        return points[self.begin :: self.one_in]
+        """Of the points of a first crash, at least one."""
+        return points[self.begin % min(self.one_in, len(points)) :: self.one_in]
 
     def of(self, sweep: Sweep) -> tuple[int, int]:
         """How many points there were, and how many pairs were gone through."""

@@ -15,7 +15,7 @@ import pytest
 
 from onceward.testing.simulate import Simulation, Story, Violation, simulate
 
-SCHEDULES = 4_000
+SCHEDULES = 2_000
 SOAK = 1_000_000
 PARTS = 4
 SLICE = 5_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -76,6 +77,15 @@ def spark_says(spark: SparkSession) -> Callable[[], str]:
 def workspace(tmp_path: Path) -> SparkWorkspace:
     """A source folder, a checkpoint and targets, all empty."""
     return SparkWorkspace(tmp_path)
+
+
+@pytest.fixture
+def seed(record_property: pytest.RecordProperty) -> int:
+    """Another each time, unless `ONCEWARD_SEED` asks for one again. The report of a test that fails has it."""
+    seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"ONCEWARD_SEED={seed}")
+    record_property("seed", seed)
+    return seed
 
 
 @pytest.fixture

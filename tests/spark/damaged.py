@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -91,6 +92,14 @@ KINDS = {
     "rows": Kind({**ROCKSDB, **ENDS}, processed_by_rows, ("k",)),
     "frames": Kind({**FORMAT_2, **ENDS}, processed_by_frames, ("k",)),
 }
+
+
+OFTEN = ("stateless", "count", "window", "format-2", "rows")
+"""In every run; the others, which keep their state in the same files, by `make soak`."""
+
+
+def kind_parameter(kind: str, *values: Any) -> Any:
+    return pytest.param(kind, *values, marks=[] if kind in OFTEN else [pytest.mark.soak])
 
 
 @contextmanager
@@ -235,6 +244,19 @@ class Made:
             return f"{folder}/SSTs/{described['sstFiles'][0]['dfsSstFileName']}"
         found = [path.relative_to(root).as_posix() for path in root.glob(pattern)]
         return max(found, key=lambda path: [int(number) for number in re.findall("[0-9]+", path.rpartition("/")[2])])
+
+
+class Checkpoints(dict[str, Made]):
+    """One of each kind, made when it is first asked for."""
+
+    def __init__(self, spark: SparkSession, folder: Path, kinds: Mapping[str, Kind] = KINDS, **options: Any) -> None:
+        super().__init__()
+        self._spark, self._folder, self._kinds, self._options = spark, folder, kinds, options
+
+    def __missing__(self, kind: str) -> Made:
+        self[kind] = Made(kind, self._folder / kind.replace(" ", "-"), self._kinds, **self._options)
+        self[kind].make(self._spark)
+        return self[kind]
 
 
 def _version(path: Path) -> int | None:

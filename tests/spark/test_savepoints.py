@@ -15,7 +15,7 @@ from onceward.errors import DamagedFile
 from onceward.observe.state_views import state_digests
 from onceward.savepoints import restore_savepoint, take, verify_savepoint
 
-from .damaged import ENDS, FORMAT_2, HDFS, KINDS, ROCKSDB, Damage, Kind, Made
+from .damaged import ENDS, FORMAT_2, HDFS, KINDS, ROCKSDB, Checkpoints, Damage, Kind, Made
 
 
 def _sessions(rows: DataFrame, _: object) -> DataFrame:
@@ -42,21 +42,17 @@ SAVED = {"stateless": KINDS["stateless"]} | {
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
-    """Each of them, made when it is first asked for."""
-    root = tmp_path_factory.mktemp("saved")
-    return {kind: Made(kind, root / kind.replace(" ", "-"), SAVED, keeps_snapshots=True) for kind in SAVED}
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Checkpoints:
+    return Checkpoints(spark, tmp_path_factory.mktemp("saved"), SAVED, keeps_snapshots=True)
 
 
-ALWAYS = ("count in memory", "window in RocksDB", "join in memory", "count in RocksDB, format 2")
+ALWAYS = ("window in RocksDB", "join in memory", "count in RocksDB, format 2")
 """In every run; the others when the soak has time."""
 
 
 @pytest.fixture(params=[kind if kind in ALWAYS else pytest.param(kind, marks=pytest.mark.soak) for kind in SAVED])
-def one(request: pytest.FixtureRequest, made: dict[str, Made], spark: SparkSession) -> Made:
+def one(request: pytest.FixtureRequest, made: Checkpoints) -> Made:
     found = made[request.param]
-    if not found.pristine.exists():
-        found.make(spark)
     found.reset()
     return found
 

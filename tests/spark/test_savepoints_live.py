@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import threading
@@ -72,11 +71,8 @@ def tallies(tmp_path: Path) -> Tallies:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(30, marks=pytest.mark.soak)])
 def test_savepoints_taken_every_second_of_a_job_that_is_killed_are_whole_and_go_on_right(
-    tallies: Tallies, spark: SparkSession, kills: int, record_property: pytest.RecordProperty, record_sweep: list[str]
+    tallies: Tallies, spark: SparkSession, kills: int, seed: int, record_sweep: list[str]
 ) -> None:
-    seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"ONCEWARD_SEED={seed}")
-    record_property("seed", seed)
     dice = random.Random(seed)
     with Taker(tallies.checkpoint, tallies.work / "saved") as taker:
         for _ in range(kills):

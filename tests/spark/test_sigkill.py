@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import threading
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,52 +15,53 @@ from .processes import DRIVER, ended_at_last, kill, run_to_end, said, signal_ses
 from .reader import Reader
 from .workspace import SparkWorkspace, wait_until
 
-# One start each, on one checkpoint. A point in recovery needs what the death before it left behind. There is one while
-# an epoch is taken over and one while epochs are published, by a start and by `onceward recover`, which needs no Spark.
+# One start each, one list of them after the other on one checkpoint. A point in recovery needs what the death before it
+# left behind. There is one while an epoch is taken over and one while epochs are published, by a start and by `onceward
+# recover`, which needs no Spark.
 BY_COMMAND = {"recovery-reserved", "recovery-sent"}
-POINTS = [
-    {"die": "begin", "epoch": 1, "small": 1000},
-    {"die": "pre-commit", "epoch": 2, "small": 1000},
-    {"die": "recovery-reserved"},
-    {"die": "pre-commit", "epoch": 2},
-    {"die": "recovery-abort"},
-    {"die": "manifest", "epoch": 3},
-    {"die": "decision", "epoch": 4},
-    {"die": "recovery-publish"},
-    {"die": "recovery-sent"},
-    {"die": "slots", "epoch": 5},
-    {"die": "sinks", "epoch": 6, "small": 1000},
-    {"die": "sent", "epoch": 7, "small": 1000},
-    {"die": "settled", "epoch": 8, "small": 1000},
+DEATHS: list[list[dict[str, Any]]] = [
+    [{"die": "begin", "small": 1000}],
+    [{"die": "pre-commit", "small": 1000}, {"die": "recovery-reserved"}],
+    [{"die": "pre-commit"}, {"die": "recovery-abort"}],
+    [{"die": "manifest"}],
+    [{"die": "decision"}, {"die": "recovery-publish"}, {"die": "recovery-sent"}],
+    [{"die": "slots"}],
+    [{"die": "sinks", "small": 1000}],
+    [{"die": "sent", "small": 1000}],
+    [{"die": "settled", "small": 1000}],
 ]
 
 
-def test_killed_at_every_named_point_each_row_arrives_once_and_from_one_computation(workspace: SparkWorkspace) -> None:
-    workspace.add_files(12)
+@pytest.mark.parametrize("lists", [3, pytest.param(len(DEATHS), marks=pytest.mark.soak)])
+def test_killed_at_named_points_each_row_arrives_once_and_from_one_computation(
+    workspace: SparkWorkspace, seed: int, lists: int
+) -> None:
+    """At some of them, others each time, and by `make soak` at every one."""
+    drawn = sorted(random.Random(seed).sample(range(len(DEATHS)), lists))
+    points = [{**point, "epoch": epoch} for epoch, number in enumerate(drawn, 1) for point in DEATHS[number]]
+    # Who dies while it publishes has decided a few epochs more by then.
+    workspace.add_files(2 * lists + 2)
     recover = ["-m", "onceward", "recover", str(workspace.checkpoint), "--job", str(DRIVER)]
     with Reader(workspace) as reader:
-        for number, config in enumerate(POINTS):
+        for number, config in enumerate(points):
             code = run_to_end(workspace, *(recover if config["die"] in BY_COMMAND else []), **config)
             assert code == -signal.SIGKILL, f"start {number}, {config}: ended with {code}; {said(workspace)}"
         assert run_to_end(workspace) == 0, said(workspace)
-    words = (workspace.work / f"driver-{len(POINTS)}.log").read_text()
+    words = (workspace.work / f"driver-{len(points)}.log").read_text()
     settled = json.loads(words[words.index("{\n") :])["settled"]
     assert settled == workspace.logs.planned(), "the command ends with its status as JSON"
     deaths = [line.split()[0] for line in (workspace.work / "deaths").read_text().splitlines()]
-    assert deaths == [config["die"] for config in POINTS]
+    assert deaths == [config["die"] for config in points]
     workspace.expect_exactly_once()
     workspace.expect_nothing_staged()
     assert not reader.sights, reader.sights
-    assert reader.looks > len(POINTS)
+    assert reader.looks > len(points)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.soak)])
 def test_killed_at_random_a_reader_never_sees_a_duplicate_or_anything_early(
-    workspace: SparkWorkspace, spark: SparkSession, kills: int, record_property: pytest.RecordProperty
+    workspace: SparkWorkspace, spark: SparkSession, seed: int, kills: int
 ) -> None:
-    seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"ONCEWARD_SEED={seed}")
-    record_property("seed", seed)
     dice = random.Random(seed)
     with Reader(workspace) as reader:
         for _ in range(kills):
@@ -69,7 +70,7 @@ def test_killed_at_random_a_reader_never_sees_a_duplicate_or_anything_early(
         workspace.job().run(spark)
     workspace.expect_exactly_once()
     workspace.expect_nothing_staged()
-    assert not reader.sights, f"seed {seed}: {reader.sights}"
+    assert not reader.sights, reader.sights
 
 
 def start_and_kill(workspace: SparkWorkspace, *, small: int, after_s: float) -> None:

@@ -37,7 +37,7 @@ RESTART_AT = (3, 5, 9, 12)
 
 
 # Those that only write otherwise what the others write as well are left to `make soak`.
-ALSO = {"rocksdb", "rocksdb-v2"}
+ALSO = {"hdfs", "rocksdb", "rocksdb-v2"}
 
 
 @pytest.fixture(params=[pytest.param(one, marks=[pytest.mark.soak] if one in ALSO else []) for one in STORES])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sqlite3
 import threading
@@ -22,24 +21,31 @@ from onceward.contracts import Severity
 from onceward.errors import CheckpointRefused, CheckpointRolledBack
 from onceward.verify import look, verify
 
-from .damaged import COMMON, EPOCHS, KINDS, Damage, Made, needed, random_damage, settings
+from .damaged import (
+    COMMON,
+    EPOCHS,
+    KINDS,
+    OFTEN,
+    Checkpoints,
+    Damage,
+    Made,
+    kind_parameter,
+    needed,
+    random_damage,
+    settings,
+)
 
 DAMAGES = 1000
 SAMPLE = 200
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
-    """All of them, made once."""
-    root = tmp_path_factory.mktemp("made")
-    found = {kind: Made(kind, root / kind) for kind in KINDS}
-    for one in found.values():
-        one.make(spark)
-    return found
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Checkpoints:
+    return Checkpoints(spark, tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture(params=list(KINDS))
-def one(request: pytest.FixtureRequest, made: dict[str, Made]) -> Iterator[Made]:
+@pytest.fixture(params=[kind_parameter(kind) for kind in KINDS])
+def one(request: pytest.FixtureRequest, made: Checkpoints) -> Iterator[Made]:
     """Each of them, put back as it was."""
     found = made[request.param]
     found.reset()
@@ -141,8 +147,10 @@ SEEDED = [
 SEEDED_IDS = [" ".join(map(str, one)) for one in SEEDED]
 
 
-@pytest.mark.parametrize(("kind", "pattern", "how", "is_fatal"), SEEDED, ids=SEEDED_IDS)
-def test_each_seeded_damage_is_found(made: dict[str, Made], kind: str, pattern: str, how: str, is_fatal: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "pattern", "how", "is_fatal"), [kind_parameter(*one) for one in SEEDED], ids=SEEDED_IDS
+)
+def test_each_seeded_damage_is_found(made: Checkpoints, kind: str, pattern: str, how: str, is_fatal: bool) -> None:
     one = made[kind]
     one.reset()
     path = one.newest(pattern)
@@ -158,12 +166,12 @@ def test_each_seeded_damage_is_found(made: dict[str, Made], kind: str, pattern: 
 @pytest.mark.parametrize(
     ("kind", "pattern", "how", "is_fatal"),
     [
-        pytest.param(*one, id=name, marks=[pytest.mark.soak] if number % 4 else [])
+        pytest.param(*one, id=name, marks=[pytest.mark.soak] if number % 4 or one[0] not in OFTEN else [])
         for number, (one, name) in enumerate(zip(SEEDED, SEEDED_IDS, strict=True))
     ],
 )
 def test_of_each_seeded_damage_spark_finds_the_same(
-    made: dict[str, Made],
+    made: Checkpoints,
     sound: Callable[[Made], list[tuple[Any, ...]]],
     spark: SparkSession,
     kind: str,
@@ -177,7 +185,7 @@ def test_of_each_seeded_damage_spark_finds_the_same(
     assert goes_on(one, spark, expected) is not is_fatal
 
 
-def test_a_missing_snapshot_is_made_up_for_by_an_older_one(made: dict[str, Made], spark: SparkSession) -> None:
+def test_a_missing_snapshot_is_made_up_for_by_an_older_one(made: Checkpoints, spark: SparkSession) -> None:
     one = made["count"]
     one.reset()
     Damage(one.newest("state/0/0/*.snapshot"), "remove").do(one.checkpoint)
@@ -185,16 +193,17 @@ def test_a_missing_snapshot_is_made_up_for_by_an_older_one(made: dict[str, Made]
     assert len(one.run(spark)) == 4
 
 
-def test_random_damage_is_found_where_it_matters(made: dict[str, Made]) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+@pytest.mark.parametrize("kinds", [OFTEN, pytest.param(tuple(KINDS), marks=pytest.mark.soak)], ids=len)
+def test_random_damage_is_found_where_it_matters(made: Checkpoints, kinds: tuple[str, ...], seed: int) -> None:
     chance = random.Random(seed)
-    files = {kind: one.files() for kind, one in made.items()}
-    wanted = {kind: needed(one, decided(one)) for kind, one in made.items()}
-    for one in made.values():
+    some = {kind: made[kind] for kind in kinds}
+    files = {kind: one.files() for kind, one in some.items()}
+    wanted = {kind: needed(one, decided(one)) for kind, one in some.items()}
+    for one in some.values():
         one.reset()
     found = 0
     for _ in range(DAMAGES):
-        one = made[chance.choice(list(made))]
+        one = some[chance.choice(kinds)]
         damage = random_damage(one, files[one.kind], chance)
         damage.do(one.checkpoint)
         report = look(one.checkpoint)
@@ -206,7 +215,7 @@ def test_random_damage_is_found_where_it_matters(made: dict[str, Made]) -> None:
             assert is_changed, f"seed {seed}: {damage}"
         damage.undo(one)
     assert found > DAMAGES / 20
-    assert all(not look(one.checkpoint).findings for one in made.values())
+    assert all(not look(one.checkpoint).findings for one in some.values())
 
 
 def _is_as_it_was(one: Made, damage: Damage) -> bool:
@@ -223,15 +232,13 @@ def _is_put_right(report: Any, damage: Damage) -> bool:
 @pytest.mark.soak
 @pytest.mark.parametrize("count", [SAMPLE])
 def test_of_random_damage_spark_finds_what_is_found(
-    made: dict[str, Made], sound: Callable[[Made], list[tuple[Any, ...]]], spark: SparkSession, count: int
+    made: Checkpoints, sound: Callable[[Made], list[tuple[Any, ...]]], spark: SparkSession, count: int, seed: int
 ) -> None:
     """Of Spark's own files. Half of them, or more, are of the newest epoch: those matter."""
-    seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(1 << 32)))
     chance = random.Random(seed)
-    print(f"ONCEWARD_SEED={seed}")
     disagreed = []
     for _ in range(count):
-        one = made[chance.choice(list(made))]
+        one = made[chance.choice(list(KINDS))]
         expected = sound(one)
         files = [path for path in one.files() if not path.startswith("onceward/")]
         damage = random_damage(one, files if chance.random() < 0.5 else sorted(needed(one, decided(one))), chance)
@@ -262,7 +269,7 @@ def test_a_running_job_is_never_called_damaged(spark: SparkSession, tmp_path: Pa
     assert len(one.table()) == 4
 
 
-def test_a_receipt_that_the_target_lacks_is_found_only_with_the_job(made: dict[str, Made], tmp_path: Path) -> None:
+def test_a_receipt_that_the_target_lacks_is_found_only_with_the_job(made: Checkpoints, tmp_path: Path) -> None:
     one = made["stateless"]
     one.reset()
     with closing(sqlite3.connect(one.database)) as database, database:
@@ -287,9 +294,9 @@ def restore(one: Made, epoch: int, *more: str) -> Any:
     return CliRunner().invoke(app, [*arguments, "--yes", "--because", "a disk went bad"])
 
 
-@pytest.mark.parametrize("kind", ["dedupe", "window"])
+@pytest.mark.parametrize("kind", [kind_parameter("dedupe"), "window"])
 def test_restored_by_one_epoch_the_job_goes_on_and_nothing_comes_twice(
-    made: dict[str, Made], spark: SparkSession, kind: str
+    made: Checkpoints, spark: SparkSession, kind: str
 ) -> None:
     one = made[kind]
     one.reset()
@@ -313,7 +320,7 @@ def test_restored_by_one_epoch_the_job_goes_on_and_nothing_comes_twice(
 
 
 def test_restored_further_it_is_refused_until_the_repetition_is_accepted_twice(
-    made: dict[str, Made], spark: SparkSession
+    made: Checkpoints, spark: SparkSession
 ) -> None:
     one = made["stateless"]
     one.reset()

@@ -63,8 +63,9 @@ class Sweep:
         return count, pairs
 
     def some(self, one_in: int, begin: int) -> list[int]:
-        """One in so many of the points that a crash may hit first, from the one at `begin` on."""
-        return distinct(self.live(self.world(), None).points)[begin % one_in :: one_in]
+        """One in so many of the points that a crash may hit first, from the one at `begin` on; at least one."""
+        points = distinct(self.live(self.world(), None).points)
+        return points[begin % min(one_in, len(points)) :: one_in]
 
     def live(self, harness: Harness, point: int | None) -> CrashAt:
         """One life, which dies at this point if it has it."""

@@ -130,7 +130,7 @@ def test_every_value_comes_back_as_it_went_in(quick: MySQLWorkspace, variant: st
     attempts = iter(range(1, 1 << 20))
 
     @settings(
-        max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(tables())
     def holds(values: dict[str, list[Any]]) -> None:
