@@ -26,7 +26,7 @@ from onceward.testing import (
 )
 from onceward.testing.engine import COMMITS_ENTRY
 
-DAMAGES = 2_400
+DAMAGES = 1_200
 SOURCE = Source(ends=(4, 8), keys=3)
 
 

@@ -15,7 +15,7 @@ from onceward.identity import Fingerprint, RunId
 from onceward.testing.conformance.base import AT, batches
 from onceward.testing.engine import SCHEMA
 
-REPETITIONS = 200
+REPETITIONS = 100
 
 
 def context(sink: Any, epoch: int, slot: int = 0, attempt: int = 1) -> SlotContext:

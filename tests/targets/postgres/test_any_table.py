@@ -24,7 +24,7 @@ from .expected_rows import comparable, expected, reading
 from .random_tables import TYPES, Drawn, Row, batch, drawn
 
 pytestmark = pytest.mark.cluster
-TABLES = 200
+TABLES = 60
 SOAK = 2_000
 MODES = {"upsert": "update", "replace": "complete"}
 
