@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ _OF_TRANSACTIONS = ("transaction.max.timeout.ms", "transactional.id.expiration.m
 _OF_KEEPING = ("min.insync.replicas", "unclean.leader.election.enable")
 _RECEIPTS_AT_ONCE = 1000
 _BETWEEN_LOOKS_S = 0.1
+_SOON_S = 0.002
 SURELY_GONE_S = 3.0
 """A broker that has just started may be the last to know of a topic."""
 
@@ -53,10 +54,10 @@ def _not_there() -> tuple[int, ...]:
     return (errors.UNKNOWN_TOPIC_OR_PART, errors.TOPIC_EXCEPTION, errors._UNKNOWN_TOPIC)
 
 
-def _never_ends(where: str) -> str:
+def _is_open(where: str) -> str:
     return (
-        f"a transaction of somebody is open at offset {where} for longer than one of ours may be, or the brokers do "
-        "not answer; `kafka-transactions find-hanging` lists those that the brokers never end"
+        f"a transaction of somebody is open at offset {where}; it ends with its publish or by its time-out, and "
+        "`kafka-transactions find-hanging` lists those that never end"
     )
 
 
@@ -219,34 +220,41 @@ class Cluster:
                 look_s *= 2
 
     def _end_of(self, topic: str, look_s: float, *, is_committed: bool) -> int:
-        (end,) = self._ends(topic, [PARTITION_OF_RECEIPTS], look_s, is_committed=is_committed)
+        (end,) = self._ends(self._ask_for_ends(topic, [PARTITION_OF_RECEIPTS], look_s, is_committed=is_committed))
         return end
 
-    def _ends(self, topic: str, partitions: Iterable[int], look_s: float, *, is_committed: bool) -> list[int]:
+    def _ask_for_ends(
+        self, topic: str, partitions: Iterable[int], look_s: float, *, is_committed: bool
+    ) -> list[Future[Any]]:
         kafka = driver()
         level = kafka.IsolationLevel.READ_COMMITTED if is_committed else kafka.IsolationLevel.READ_UNCOMMITTED
         places = [kafka.TopicPartition(topic, partition) for partition in partitions]
         latest = admin_driver().OffsetSpec.latest()
         asked = self._admin.list_offsets(dict.fromkeys(places, latest), isolation_level=level, request_timeout=look_s)
-        return [int(self._client.wait(asked[place]).offset) for place in places]
+        return [asked[place] for place in places]
 
-    def wait_for_open_transactions(self, topic: str, partitions: int, patience_s: float) -> None:
-        """Until all that stands in the topic now is committed or aborted: as long as readers have to wait for it.
+    def _ends(self, asked: Iterable[Future[Any]]) -> list[int]:
+        return [int(self._client.wait(one).offset) for one in asked]
 
-        A transaction that was aborted and is still open has lost its end. The next one of the same producer in that
-        partition would bring its own, and let readers have what was aborted as well.
-        """
-        deadline = time.monotonic() + patience_s
-        look_s = self._settings.timeout_s
-        ends = self._ends(topic, range(partitions), look_s, is_committed=False)
-        while True:
-            now = self._ends(topic, range(partitions), look_s, is_committed=True)
-            held_up = [number for number, end in enumerate(ends) if now[number] < end]
-            if not held_up:
-                return
+    def wait_for_open_transactions(self, topic: str, partitions: Sequence[int]) -> None:
+        """Until all that stands in these partitions now is committed or aborted, for readers, too."""
+        look_s, pause_s = self._settings.timeout_s, _SOON_S
+        deadline = time.monotonic() + look_s
+        # Both are asked before either is waited for.
+        stood = self._ask_for_ends(topic, partitions, look_s, is_committed=False)
+        asked = self._ask_for_ends(topic, partitions, look_s, is_committed=True)
+        ends = dict(zip(partitions, self._ends(stood), strict=True))
+        while held_up := [
+            (partition, end)
+            for partition, end in zip(partitions, self._ends(asked), strict=True)
+            if end < ends[partition]
+        ]:
             if time.monotonic() > deadline:
-                raise self._client.failed(_never_ends(f"{now[held_up[0]]} of partition {held_up[0]} of {topic!r}"))
-            time.sleep(_BETWEEN_LOOKS_S)
+                partition, end = held_up[0]
+                raise self._client.failed(_is_open(f"{end} of partition {partition} of {topic!r}"))
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _BETWEEN_LOOKS_S)
+            asked = self._ask_for_ends(topic, partitions, look_s, is_committed=True)
 
     def read_receipts(
         self, topic: str, job: JobName, sink: SinkName, *, patience_s: float, is_committed: bool = True
@@ -283,7 +291,7 @@ class Cluster:
             if reached > before:
                 deadline, before = time.monotonic() + patience_s, reached
             if time.monotonic() > deadline:
-                raise client.failed(_never_ends(f"{reached} of {end}"))
+                raise client.failed(f"{_is_open(f'{reached} of {end}')}, or the brokers do not answer")
             with client.raising_kafka_failed():
                 messages = consumer.consume(_RECEIPTS_AT_ONCE, timeout=0.02)
             for message in messages:

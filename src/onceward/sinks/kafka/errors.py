@@ -27,6 +27,7 @@ TABLE: Mapping[ErrorClass, tuple[str, ...]] = {
         "_WAIT_CACHE",
         "_RETRY",
         "_DESTROY_BROKER",
+        "_NOENT",
         "LEADER_NOT_AVAILABLE",
         "NOT_LEADER_FOR_PARTITION",
         "REQUEST_TIMED_OUT",

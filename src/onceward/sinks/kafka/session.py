@@ -10,7 +10,9 @@ What keeps two of them apart, in every interleaving:
 - *Under another id*, because `id_prefix` was changed, nobody can publish unseen: see `announce`.
 - *Any failure* ends the session. Whether the transaction is in (a commit whose answer was lost, a time-out of the
   broker's, a fencing) is not guessed: the next session takes the id anew and reads.
-- *What was aborted* stays so: nothing is sent to a topic before all has ended that stood there when it was first to be.
+- *What was aborted* stays so. A broker that was killed may have lost the end of a transaction, and then the next one of
+  this producer would end it, too. So nothing is sent to a topic before all has ended that a predecessor can have left
+  there, and nothing counts as committed before its receipt can be read.
 """
 
 from __future__ import annotations
@@ -89,14 +91,10 @@ class Session:
             raise
 
     def _read_receipts(self, *, is_committed: bool = True) -> Receipts:
+        patience_s = self._settings.transaction_timeout_s + self._settings.timeout_s
         return self._cluster.read_receipts(
-            self._receipts_topic, self.job.name, self._sink, patience_s=self._patience_s, is_committed=is_committed
+            self._receipts_topic, self.job.name, self._sink, patience_s=patience_s, is_committed=is_committed
         )
-
-    @property
-    def _patience_s(self) -> float:
-        """For transactions that are open: within it every one of ours ends, by itself or by its time-out."""
-        return self._settings.transaction_timeout_s + self._settings.timeout_s
 
     # --- who may publish --------------------------------------------------------------------------
 
@@ -147,6 +145,7 @@ class Session:
         """Into the topic of the receipts, together."""
         with self._transaction():
             self._send_receipts(records)
+        self._see_receipts()
         for record in records:
             self.receipts.add(*record)
 
@@ -174,6 +173,7 @@ class Session:
 
     def try_out(self, slot: SlotValues) -> None:
         """Send the rows as if they were to be published, then abort: no `read_committed` reader sees them."""
+        self._wait_for_open_transactions(self._choice.topic)
         with self._client.raising_kafka_failed():
             self._producer.begin_transaction()
         with self._aborted_on_failure():
@@ -191,6 +191,7 @@ class Session:
         receipts = [slot.receipt for slot in slots if slot.receipt is not None]
         rows = sum(slot.rows for slot in slots)
         record = self.receipts.receipt(receipts, rows) if receipts else None
+        self._wait_for_open_transactions(self._choice.topic)
         started = time.monotonic()
         try:
             with self._transaction():
@@ -201,6 +202,7 @@ class Session:
         except KafkaFailed as failed:
             raise self._explained(failed, time.monotonic() - started) from None
         if record is not None:
+            self._see_receipts()
             self.receipts.add(*record)
 
     def forget(self, below: int) -> None:
@@ -299,12 +301,17 @@ class Session:
             self._producer.poll(0)
         self._raise_undelivered()
 
-    def _wait_for_open_transactions(self, name: str) -> None:
-        """Once a session for each topic, before anything of ours stands in it."""
-        topic = self._topics.get(name)
-        if topic is not None and name not in self._clear:
-            self._cluster.wait_for_open_transactions(name, topic.partitions, self._patience_s)
-            self._clear.add(name)
+    def _wait_for_open_transactions(self, name: str | None) -> None:
+        """Once a session for each topic, before anything of ours stands in it. Topics that rows name are known only
+        when a transaction has begun: what is waited for in vain then aborts it, and all is tried again."""
+        topic = self._topics.get(name) if name is not None and name not in self._clear else None
+        if topic is not None:
+            self._cluster.wait_for_open_transactions(topic.name, range(topic.partitions))
+            self._clear.add(topic.name)
+
+    def _see_receipts(self) -> None:
+        """The brokers confirm a commit before any partition has it."""
+        self._cluster.wait_for_open_transactions(self._receipts_topic, [PARTITION_OF_RECEIPTS])
 
     def _make_known(self, name: str) -> None:
         """The client would learn of partitions that were added within minutes, and refuse their records until then."""
