@@ -248,7 +248,7 @@ def abort_hanging_transactions(workspace: KafkaWorkspace) -> list[str]:
 def test_what_was_aborted_does_not_come_back_when_the_broker_has_lost_its_end(mortal: KafkaServer) -> None:
     """Scenario 51. The next commit of the same producer would end it, too, and readers would have the rows twice."""
     workspace = KafkaWorkspace(mortal)
-    sink = workspace.sink()
+    sink = workspace.sink(key="id")
     folders = [mortal.folder / "data" / f"{workspace.topic}-{partition}" for partition in range(2)]
     kept = mortal.folder / "kept"
 
@@ -271,7 +271,7 @@ def test_what_was_aborted_does_not_come_back_when_the_broker_has_lost_its_end(mo
         shutil.rmtree(folder)
         (kept / folder.name).rename(folder)
     mortal.start()
-    again = workspace.sink(timeout_s=5)
+    again = workspace.sink(key="id", timeout_s=5)
     with pytest.raises(KafkaFailed, match=r"is open at offset .* find-hanging"):
         write(again, numbers(1))
     assert abort_hanging_transactions(workspace) == [workspace.topic]
