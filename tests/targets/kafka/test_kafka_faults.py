@@ -94,9 +94,9 @@ def test_receipts_behind_an_open_transaction_of_another_job_are_waited_for(works
     stranger.begin_transaction()
     stranger.produce(workspace.receipts_topic, b"{}", b"stranger", 0)
     assert stranger.flush(10) == 0
-    assert write(sink, numbers(2), epoch=8)
     timer = threading.Timer(2, lambda: stranger.abort_transaction(10))
     timer.start()
+    assert write(sink, numbers(2), epoch=8), "its receipt can be read, for which it had to wait"
     assert {receipt.epoch for receipt in workspace.sink().receipts(JOB)} == {7, 8}
     timer.join()
 
