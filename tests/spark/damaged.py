@@ -295,6 +295,9 @@ class Damage:
                 path.write_bytes(data[:place])
             case "flip" if data:
                 data[place] ^= 1 << int(self.at * 1000) % 8
+                if data[place] in b'"\\':
+                    # That would tear a text apart: another damage, which a start may put right.
+                    data[place] ^= 1
                 path.write_bytes(data)
 
     def undo(self, made: Made) -> None:
