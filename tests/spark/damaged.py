@@ -254,9 +254,10 @@ class Checkpoints(dict[str, Made]):
         self._spark, self._folder, self._kinds, self._options = spark, folder, kinds, options
 
     def __missing__(self, kind: str) -> Made:
-        self[kind] = Made(kind, self._folder / kind.replace(" ", "-"), self._kinds, **self._options)
-        self[kind].make(self._spark)
-        return self[kind]
+        made = Made(kind, self._folder / kind.replace(" ", "-"), self._kinds, **self._options)
+        made.make(self._spark)
+        self[kind] = made
+        return made
 
 
 def _version(path: Path) -> int | None:
