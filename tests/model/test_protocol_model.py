@@ -101,9 +101,18 @@ def test_a_rule_taken_away_brings_a_violation_back(rule: Rule) -> None:
 
 
 def test_the_bounds_of_the_ablations_hold_with_every_rule() -> None:
+    """Those that are not within the bounds of a test above."""
     for bounds in set(NEEDED.values()) - set(SOAK.values()):
-        result = explore(Protocol(bounds))
-        assert not result.violation, str(result)
+        if not any(is_within(bounds, wider) for wider in HOLDS.values()):
+            result = explore(Protocol(bounds))
+            assert not result.violation, str(result)
+
+
+def is_within(bounds: Bounds, wider: Bounds) -> bool:
+    """Whether all that the adversary may do within these bounds it may do within the wider ones."""
+    same = all(getattr(bounds, name) == getattr(wider, name) for name in ("epochs", "drivers", "empty", "rivals_need"))
+    budgets = ("runs", "crashes", "delays", "forgets", "unlogs", "rollbacks", "prunes", "reaps", "forget_while_running")
+    return same and all(getattr(bounds, name) <= getattr(wider, name) for name in budgets)
 
 
 @pytest.mark.parametrize("rule", BACKED_UP, ids=lambda rule: rule.name)
