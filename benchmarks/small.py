@@ -1,8 +1,10 @@
 """An epoch of ten rows, trigger to trigger, against a `foreachBatch` that does nothing at all.
 
-A `Job` without state sets Spark's faster file manager itself. So there are two peers: one as Spark comes, and one whose
-user has found that setting. A `foreachBatch` that does nothing never has Spark compute the rows; so there is a third
-peer, which has them computed and lets them go.
+A `Job` brings a file manager of its own (decision 0028). So there are three peers: one as Spark comes, one whose user
+has found the faster of Spark's own managers, and one that is lent ours. A `foreachBatch` that does nothing never has
+Spark compute the rows; so there is a fourth one, which has them computed and lets them go.
+
+A job with state, a count, is compared with itself under Spark's default manager.
 """
 
 from __future__ import annotations
@@ -20,9 +22,12 @@ from rich.console import Console
 
 from benchmarks.measure import NO_GOAL, Ratio, interleaved, session
 from onceward import Hooks, Job
+from onceward.contracts import Sink
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.spark.defaults import FILE_SYSTEM_MANAGER, MANAGER
+from onceward.spark.local_manager import LOCAL_MANAGER, load_local_manager
 
+FILE_CONTEXT_MANAGER = FILE_SYSTEM_MANAGER.replace("FileSystem", "FileContext")
 EPOCHS = 40
 SKIPPED = 8
 
@@ -56,6 +61,11 @@ def rows(spark: SparkSession, source: Path) -> DataFrame:
     return spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(source))
 
 
+def counts(frame: DataFrame) -> DataFrame:
+    """With state."""
+    return frame.groupBy("app").count()
+
+
 def median_between(begun: list[float]) -> float:
     """Of the epochs once the query is warm."""
     return statistics.median(after - before for before, after in itertools.pairwise(begun[SKIPPED:]))
@@ -76,23 +86,24 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
 
         return between_epochs(spark, source, consume, folder / f"consume-{next(numbers)}")
 
-    def faster(contender: Callable[[], float]) -> float:
-        spark.conf.set(MANAGER, FILE_SYSTEM_MANAGER)
+    def by(manager: str, contender: Callable[[], float]) -> float:
+        spark.conf.set(MANAGER, manager)
         try:
             return contender()
         finally:
             spark.conf.unset(MANAGER)
 
-    def onceward_to(kind: str) -> Callable[[], float]:
+    def onceward_to(sink: Callable[[Path], Sink], *, counted: bool = False) -> Callable[[], float]:
         def deliver() -> float:
-            work = folder / f"{kind}-{next(numbers)}"
+            work = folder / f"job-{next(numbers)}"
             work.mkdir()
             begun: list[float] = []
             Job(
                 name="bench",
                 checkpoint=work / "checkpoint",
-                pipeline=lambda session: rows(session, source),
-                sinks=[FileSink(work / "out") if kind == "files" else SQLiteSink(work / "out.db", table="rows")],
+                pipeline=lambda session: counts(rows(session, source)) if counted else rows(session, source),
+                sinks=[sink(work)],
+                output_mode="update" if counted else "append",
                 trigger="available-now",
                 hooks=Hooks(on_begin=lambda epoch: begun.append(time.perf_counter())),
             ).run(spark)
@@ -100,25 +111,41 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
 
         return deliver
 
+    load_local_manager(spark)
+    to_files = onceward_to(lambda work: FileSink(work / "out"))
+    to_sqlite = onceward_to(lambda work: SQLiteSink(work / "out.db", table="rows"))
+    counted = onceward_to(
+        lambda work: SQLiteSink(work / "out.db", table="rows", mode="upsert", keys=["app"]), counted=True
+    )
     peers = {
         "no-op foreachBatch": "<= 0.7",
-        "no-op foreachBatch, faster manager": "<= 1.5",
-        "foreachBatch that reads the rows, faster manager": NO_GOAL,
+        "no-op foreachBatch, Spark's faster manager": NO_GOAL,
+        "no-op foreachBatch, our manager": NO_GOAL,
+        "foreachBatch that reads the rows, Spark's faster manager": NO_GOAL,
     }
     medians = interleaved(
         {
             "no-op foreachBatch": nothing,
-            "no-op foreachBatch, faster manager": partial(faster, nothing),
-            "foreachBatch that reads the rows, faster manager": partial(faster, rows_let_go),
-            "FileSink": onceward_to("files"),
-            "SQLiteSink": onceward_to("sqlite"),
+            "no-op foreachBatch, Spark's faster manager": partial(by, FILE_SYSTEM_MANAGER, nothing),
+            "no-op foreachBatch, our manager": partial(by, LOCAL_MANAGER, nothing),
+            "foreachBatch that reads the rows, Spark's faster manager": partial(by, FILE_SYSTEM_MANAGER, rows_let_go),
+            "FileSink": to_files,
+            "SQLiteSink": to_sqlite,
+            "FileSink, Spark's faster manager": partial(by, FILE_SYSTEM_MANAGER, to_files),
+            "a count": counted,
+            "a count, Spark's default manager": partial(by, FILE_CONTEXT_MANAGER, counted),
         },
         repeats=5,
         console=console,
         # Java goes on compiling for that long, and what comes last in a round is compiled last.
         warm_up=4,
     )
-    for name, (peer, goal) in itertools.product(("FileSink", "SQLiteSink"), peers.items()):
+    compared = [(name, peer, goal) for name in ("FileSink", "SQLiteSink") for peer, goal in peers.items()]
+    compared += [
+        ("FileSink, Spark's faster manager", "no-op foreachBatch, Spark's faster manager", "<= 1.5"),
+        ("a count", "a count, Spark's default manager", NO_GOAL),
+    ]
+    for name, peer, goal in compared:
         yield Ratio(
             f"epoch of 10 rows, {name} / {peer}",
             f"{medians[name] * 1000:.0f} ms",

@@ -17,6 +17,14 @@ RULES = (
         tests=_SETTINGS,
     ),
     Mutant(
+        name="our-manager-where-all-who-write-find-it",
+        rule="Our file manager is for queries whose executors run in the driver's JVM.",
+        file="spark/defaults.py",
+        old="now.local_files and now.local_master and",
+        new="now.local_files and",
+        tests=_SETTINGS,
+    ),
+    Mutant(
         name="pinned-settings-are-not-contradicted",
         rule="A start that asks for another setting than the checkpoint has is refused.",
         file="spark/defaults.py",

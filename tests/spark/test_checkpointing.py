@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -18,13 +19,16 @@ from onceward import CheckpointConfig, Hooks
 from onceward.errors import CheckpointReplaced, ConfigurationError
 from onceward.sinks import FileSink, SQLiteSink
 from onceward.spark import delivery as delivery_module
+from onceward.spark import local_manager
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.checkpoint_config import BACKENDS, CHANGELOG, PARTITIONS, PROVIDER, RETAINED
 from onceward.spark.defaults import FILE_SYSTEM_MANAGER, MANAGER
+from onceward.spark.local_manager import LOCAL_MANAGER, load_local_manager
 from onceward.spark.plan import keeps_state
 
 from .workspace import SparkWorkspace
 
+FILE_CONTEXT_MANAGER = FILE_SYSTEM_MANAGER.replace("FileSystem", "FileContext")
 WATCHED = (MANAGER, RETAINED, PROVIDER, CHANGELOG, PARTITIONS)
 
 
@@ -114,33 +118,85 @@ def test_whether_a_query_keeps_state_is_told_by_its_plan(workspace: SparkWorkspa
     assert {name: keeps_state(frame) for name, frame in keeps.items()} == dict.fromkeys(keeps, True)
 
 
-def test_the_faster_manager_keeps_what_was_written_first_and_is_for_queries_without_state(
-    workspace: SparkWorkspace, unset: SparkSession, told: dict[str, str | None], tmp_path: Path
+def test_our_manager_replaces_state_as_sparks_default_does_and_its_faster_one_does_not(
+    unset: SparkSession, tmp_path: Path
 ) -> None:
-    """If the first half fails with a later Spark, decision 0025 may be looked at again."""
-    jvm = unset.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"file:{tmp_path}/1.delta")  # type: ignore[union-attr]
-    package = jvm.org.apache.spark.sql.execution.streaming.checkpointing  # type: ignore[union-attr]
-    configuration = unset._jsc.hadoopConfiguration()
-    for manager, wanted in (
-        (package.FileContextBasedCheckpointFileManager(path.getParent(), configuration), "second"),
-        (package.FileSystemBasedCheckpointFileManager(path.getParent(), configuration), "first"),
-    ):
+    """If the one in the middle fails with a later Spark, decision 0025 may be looked at again."""
+    assert load_local_manager(unset)
+    made = {}
+    for name, wanted in ((FILE_CONTEXT_MANAGER, "second"), (FILE_SYSTEM_MANAGER, "first"), (LOCAL_MANAGER, "second")):
+        folder = tmp_path / name / "1"
+        manager, path = manager_over(unset, name, folder), java_path(unset, folder / "1.delta")
+        manager.mkdirs(path.getParent())
         for text in ("first", "second"):
             stream = manager.createAtomic(path, True)
             stream.write(text.encode())
             stream.close()
-        assert (tmp_path / "1.delta").read_text() == wanted
-        manager.delete(path)
+        assert (folder / "1.delta").read_text() == wanted
+        made[name] = {file.name: (oct(file.stat().st_mode), file.read_bytes()) for file in folder.iterdir()}
+        made[name]["."] = (oct(folder.stat().st_mode), b"")
 
+        stream = manager.createAtomic(path, False)
+        stream.write(b"third")
+        with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+            stream.close()
+        assert (folder / "1.delta").read_text() == wanted, "a barrier or a decision is never replaced"
+        stream = manager.open(path)
+        assert bytes(stream.readAllBytes()).decode() == wanted, "its checksum is right"
+        stream.close()
+    assert made[LOCAL_MANAGER] == made[FILE_CONTEXT_MANAGER]
+
+
+def test_our_manager_makes_no_folder_anew_and_leaves_other_file_systems_to_themselves(
+    unset: SparkSession, tmp_path: Path
+) -> None:
+    assert load_local_manager(unset)
+    gone = tmp_path / "gone"
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        manager_over(unset, LOCAL_MANAGER, gone).createAtomic(java_path(unset, gone / "1.delta"), True)
+    assert not gone.exists()
+
+    raw = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
+    manager = manager_over(unset, LOCAL_MANAGER, tmp_path, **raw)
+    for _ in range(2):
+        manager.createAtomic(java_path(unset, tmp_path / "1.delta"), True).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["1.delta"], "that one has no checksums"
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_query_without_state_has_our_manager_or_sparks_faster_one(
+    workspace: SparkWorkspace,
+    unset: SparkSession,
+    told: dict[str, str | None],
+    monkeypatch: pytest.MonkeyPatch,
+    is_loaded: bool,
+) -> None:
+    if not is_loaded:
+        monkeypatch.setattr(local_manager, "_SOURCE", "no Java")
+        monkeypatch.setattr(local_manager, "_is_loaded", lambda loader: False)
+    manager = LOCAL_MANAGER if is_loaded else FILE_SYSTEM_MANAGER
     workspace.add_files(2)
     run = workspace.job(checkpointing=CheckpointConfig(retained=40)).start(unset)
-    assert manager_of_the_source(run.query) == FILE_SYSTEM_MANAGER
+    assert manager_of_the_source(run.query) == manager
     run.await_termination()
-    assert (told[MANAGER], told[RETAINED]) == (FILE_SYSTEM_MANAGER, "40")
+    assert (told[MANAGER], told[RETAINED]) == (manager, "40")
     assert unset.conf.get(MANAGER, None) is None, "other queries of the session are left alone"
     assert unset.conf.get(RETAINED) == "100"
     workspace.expect_exactly_once()
+
+
+def java_path(spark: SparkSession, path: Path) -> Any:
+    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path.as_uri())  # type: ignore[union-attr]
+
+
+def manager_over(spark: SparkSession, name: str, folder: Path, **settings: str) -> Any:
+    """As Spark makes the one that is set."""
+    jvm: Any = spark.sparkContext._jvm
+    configuration = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+    for key, value in {MANAGER: name, **settings}.items():
+        configuration.set(key, value)
+    package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
+    return package.CheckpointFileManager.create(java_path(spark, folder), configuration)
 
 
 def test_new_state_goes_into_rocksdb_and_stays_where_it_is(
@@ -150,7 +206,7 @@ def test_new_state_goes_into_rocksdb_and_stays_where_it_is(
     workspace.add_files(1)
     run_counts(workspace, unset, CheckpointConfig(state_partitions=3))
     logs = SparkLogs(workspace.checkpoint)
-    assert (told[PROVIDER], told[CHANGELOG], told[MANAGER]) == (BACKENDS["rocksdb"], "true", None)
+    assert (told[PROVIDER], told[CHANGELOG], told[MANAGER]) == (BACKENDS["rocksdb"], "true", LOCAL_MANAGER)
     assert (logs.pinned()[PROVIDER], logs.shuffle_partitions()) == (BACKENDS["rocksdb"], 3)
     assert logs.has_changelogs()
     assert "state is kept in RocksDB" in caplog.text

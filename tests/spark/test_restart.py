@@ -100,7 +100,7 @@ def test_a_jvm_that_runs_out_of_memory_is_replaced_and_a_crash_loop_ends_with_it
 ) -> None:
     workspace.add_files(3)
     (workspace.work / "exhaust").touch()
-    with supervised(workspace, "--restart", "fixed-delay:1:0", exhaust="begin", epoch=1) as job:
+    with supervised(workspace, "--restart", "fixed-delay:1:0", exhaust="begin", epoch=1, small=1000) as job:
         assert job.process.wait(PATIENCE_S) == 3, said(workspace)
     # The first life published epoch 0, so that its failure is the first of the row.
     assert [life.published for life in lives(workspace)] == [True, False]
@@ -132,7 +132,7 @@ def test_a_driver_of_its_own_tells_systemd_and_stops_between_two_epochs(
         systemd.settimeout(PATIENCE_S)
         monkeypatch.setenv("NOTIFY_SOCKET", path)
         command = ("run", str(DRIVER), "--spark-log", "--restart", "none", "--ready-file", str(ready))
-        process = start(workspace, "-m", "onceward", *command, "--heartbeat-timeout", "2", trigger=None)
+        process = start(workspace, "-m", "onceward", *command, "--heartbeat-timeout", "2", trigger=None, small=1000)
         with ended_at_last(process):
             while "READY=1" not in heard or heard.count("WATCHDOG=1") < 3:
                 heard += systemd.recv(4096).decode().splitlines()

@@ -93,7 +93,7 @@ def starts(workspace: SparkWorkspace) -> int:
 def test_paused_drivers_that_wake_after_a_takeover_are_fenced(workspace: SparkWorkspace, spark: SparkSession) -> None:
     """The first sleeps before it stages epoch 2, the second after it has staged epoch 4; the third drains."""
     workspace.add_files(6)
-    first = start(workspace, pause="begin", epoch=2)
+    first = start(workspace, pause="begin", epoch=2, small=1000)
     with ended_at_last(first):
         wait_until(lambda: (workspace.work / "paused-begin").exists() or first.poll() is not None, "the first pauses")
         signal_session(first, signal.SIGSTOP)

@@ -19,6 +19,7 @@ from onceward.spark.defaults import (
     refuse_contradiction,
     refuse_failures_with_state,
     settings_for,
+    takes_local_manager,
 )
 from onceward.spark.tolerance import back_off, may_go_away, pause_left
 
@@ -145,7 +146,8 @@ def test_as_many_epochs_are_retained_as_may_be_unpublished_and_two(tmp_path: Pat
         (replace(OLD_ROCKSDB, changelogs=True, chosen={CHANGELOG: "false"}), {}, {}),
         # A driver that died before the first state was written had been told the defaults.
         (replace(OLD_ROCKSDB, holds_state=False), {}, {CHANGELOG: "true"}),
-        # The faster file manager is for queries without state, on files of this machine, unless another one is set.
+        # Where ours cannot be had: Spark's faster file manager is for queries without state, on files of this machine,
+        # unless another one is set.
         (STATELESS, {}, {MANAGER: FILE_SYSTEM_MANAGER}),
         (replace(STATELESS, is_new=False, pinned={PROVIDER: ROCKSDB}), {}, {MANAGER: FILE_SYSTEM_MANAGER}),
         (replace(STATELESS, holds_state=True), {}, {}),
@@ -155,6 +157,23 @@ def test_as_many_epochs_are_retained_as_may_be_unpublished_and_two(tmp_path: Pat
 )
 def test_what_a_query_is_told_at_its_start(now: Situation, config: dict[str, Any], told: dict[str, str]) -> None:
     assert settings_for(now, CheckpointConfig(**config)) == told
+
+
+@pytest.mark.parametrize(
+    ("now", "taken"),
+    [
+        (NEW, True),
+        (replace(OLD, local_master=True), True),
+        (replace(STATELESS, local_master=True), True),
+        (CLUSTER, False),
+        (OLD, False),
+        (STATELESS, False),
+        (replace(NEW, local_files=False), False),
+        (replace(NEW, chosen={MANAGER: "another"}), False),
+    ],
+)
+def test_our_file_manager_is_for_local_files_where_all_who_write_them_find_it(now: Situation, taken: bool) -> None:
+    assert takes_local_manager(now) == taken
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceward.errors import ConfigurationError
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.checkpoint_config import BACKENDS, CHANGELOG, PARTITIONS, PROVIDER, CheckpointConfig
+from onceward.spark.local_manager import LOCAL_MANAGER, load_local_manager
 from onceward.spark.plan import keeps_state, shuffles
 
 log = logging.getLogger("onceward")
@@ -67,6 +68,12 @@ def settings_for(now: Situation, config: CheckpointConfig) -> dict[str, str]:
     return {key: value for key, value in told.items() if key not in now.chosen} | config.asks_for()
 
 
+def takes_local_manager(now: Situation) -> bool:
+    """Whether our own manager is for this query. Executors write state, also that of a query which somebody else starts
+    in this session just now: they find our class in the driver's JVM only."""
+    return now.local_files and now.local_master and MANAGER not in now.chosen
+
+
 def refuse_contradiction(now: Situation, config: CheckpointConfig) -> None:
     """Refuse to ask for something else than what the checkpoint has: Spark would go on with that and not say so."""
     asked = config.asks_for()
@@ -106,6 +113,8 @@ def query_settings(frame: DataFrame, checkpoint: Path, config: CheckpointConfig)
     with _setting:
         now = situation(frame, checkpoint)
         told = settings_for(now, config)
+        if takes_local_manager(now) and load_local_manager(spark):
+            told[MANAGER] = LOCAL_MANAGER
         _say(frame, now, told, config)
         before = {key: spark.conf.get(key) if _is_set(spark, key) else None for key in told}
         for key, value in told.items():
@@ -141,7 +150,8 @@ def situation(frame: DataFrame, checkpoint: Path) -> Situation:
         state=keeps_state(frame),
         holds_state=logs.keeps_state(),
         changelogs=logs.has_changelogs(),
-        local_master=(spark.sparkContext.master or "").startswith("local"),
+        # Not `local-cluster[...]`, whose executors have a JVM of their own.
+        local_master=(spark.sparkContext.master or "").partition("[")[0] == "local",
         local_files=files.startswith("file:"),
         cores=spark.sparkContext.defaultParallelism,
     )
