@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, until, writ
 from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka.errors import TABLE, classify
+from onceward.sinks.kafka.receipts import Record
+from onceward.sinks.kafka.session import Session
 from onceward.testing import Failed, Harness, SinkUnderTest, Source
 from onceward.testing.servers import KafkaServer
 
@@ -199,14 +202,28 @@ def test_partitions_added_while_running_are_used(workspace: KafkaWorkspace) -> N
     assert [(message.partition(), message.value()) for message in workspace.messages()] == [(1, b"x"), (4, b"y")]
 
 
+@pytest.mark.parametrize("is_refused", ["behind the receipt", "before the receipt"])
 def test_a_limit_lowered_between_the_look_and_the_sending_is_found_by_trial(
-    workspace: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch
+    workspace: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch, is_refused: str
 ) -> None:
-    """The brokers refuse the record; which one it is, is found before the job stops."""
+    """The brokers refuse the record; which one it is, is found before the job stops. Where they are faster than we are,
+    the client does not take the receipt any more, and gives its own state as the reason."""
+    send_receipts = Session._send_receipts
+
+    def wait_and_send(session: Session, records: Sequence[Record]) -> None:
+        def is_told() -> bool:
+            session._producer.poll(0)
+            return bool(session._producer.undelivered)
+
+        until(is_told)
+        send_receipts(session, records)
+
     sink = workspace.sink(compression="none")
     assert write(sink, texts("x"), epoch=1)
     change(workspace, workspace.topic, max_message_bytes="20000")
-    monkeypatch.setattr("onceward.sinks.kafka.session.Session.begin_epoch", lambda _: None)
+    monkeypatch.setattr(Session, "begin_epoch", lambda _: None)
+    if is_refused == "before the receipt":
+        monkeypatch.setattr(Session, "_send_receipts", wait_and_send)
     slot = slot_of(sink, texts("a", "x" * 50_000, "b"), epoch=2)
     with pytest.raises(RowsRejected, match="row 1 of slot 0"):
         send(sink, slot, epoch=2)

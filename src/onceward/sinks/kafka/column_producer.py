@@ -43,7 +43,7 @@ from onceward.sinks.kafka.library import (
     OnLog,
     library,
 )
-from onceward.sinks.kafka.producer import TRANSACTION_FAILED, Backpressure, Producer
+from onceward.sinks.kafka.producer import TRANSACTION_FAILED, Backpressure, Producer, Undelivered
 
 _REASON_BYTES = 512
 _SYSLOG = {3: logging.ERROR, 4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
@@ -57,7 +57,7 @@ class _Events:
     """What the library said, in the callbacks that run inside `poll` and `flush`."""
 
     errors: list[tuple[int, str]] = field(default_factory=list)
-    undelivered: list[tuple[int, str, str]] = field(default_factory=list)
+    undelivered: Undelivered = field(default_factory=Undelivered)
 
 
 class ColumnProducer(Producer):
@@ -86,7 +86,7 @@ class ColumnProducer(Producer):
         self._end()
 
     @property
-    def undelivered(self) -> list[tuple[int, str, str]]:
+    def undelivered(self) -> Undelivered:
         """See `Producer`."""
         return self._events.undelivered
 
@@ -280,10 +280,10 @@ def _callbacks(events: _Events, logger: logging.Logger) -> tuple[Any, Any, Any]:
 
     def on_delivery(_: int, message: Any, __: int) -> None:
         failed: Message = message.contents
-        if failed.err and len(events.undelivered) < 10:
+        if failed.err:
             lib = library()
             topic = _text(lib.rd_kafka_topic_name(failed.topic))
-            events.undelivered.append((failed.err, _text(lib.rd_kafka_err2str(failed.err)), topic))
+            events.undelivered.note(failed.err, _text(lib.rd_kafka_err2str(failed.err)), topic)
 
     def on_error(_: int, code: int, reason: bytes, __: int) -> None:
         events.errors.append((code, _text(reason)))

@@ -13,6 +13,15 @@ TRANSACTION_FAILED: Final = "TXNERR"
 """The library writes why a transaction failed to its log, under this name, and nowhere else."""
 
 
+class Undelivered(dict[tuple[int, str], str]):
+    """Why records failed, by code and topic. One of each is enough, however many fail with it: a reason must not be
+    crowded out by the records that are thrown away because of it."""
+
+    def note(self, code: int, why: str, topic: str) -> None:
+        """One record failed."""
+        self.setdefault((code, topic), why)
+
+
 class Producer(ABC):
     """One connection to the brokers under one transactional id. To be used by one thread at a time.
 
@@ -30,8 +39,8 @@ class Producer(ABC):
 
     @property
     @abstractmethod
-    def undelivered(self) -> list[tuple[int, str, str]]:
-        """Records that failed since the transaction began, the first of them: code, reason and topic."""
+    def undelivered(self) -> Undelivered:
+        """Why records failed since the transaction began."""
 
     @abstractmethod
     def refresh_metadata(self, topic: str, timeout_s: float) -> None:

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from onceward.connections.kafka import driver
 from onceward.sinks.kafka.encode import Header, Records
-from onceward.sinks.kafka.producer import TRANSACTION_FAILED, Backpressure, Producer
+from onceward.sinks.kafka.producer import TRANSACTION_FAILED, Backpressure, Producer, Undelivered
 
 _ANY_PARTITION = -1
-_MOST_REASONS = 10
 
 
 class RecordProducer(Producer):
@@ -29,7 +28,7 @@ class RecordProducer(Producer):
     def __init__(self, config: Mapping[str, Any]) -> None:
         settings = dict(config)
         logger = settings.pop("logger", logging.getLogger("onceward.kafka"))
-        self._undelivered: list[tuple[int, str, str]] = []
+        self._undelivered = Undelivered()
         # None of the callbacks knows this object, so that it ends when its owner forgets it.
         watched = _Log(logger, settings.get("error_cb", lambda error: None))
         on_delivery = _noting(self._undelivered)
@@ -45,7 +44,7 @@ class RecordProducer(Producer):
             made.purge(in_queue=True, in_flight=True, blocking=False)
 
     @property
-    def undelivered(self) -> list[tuple[int, str, str]]:
+    def undelivered(self) -> Undelivered:
         """See `Producer`."""
         return self._undelivered
 
@@ -140,10 +139,10 @@ class _Log:
             self._on_error(kafka.KafkaError(kafka.KafkaError._INCONSISTENT, line.partition("]: ")[2] or line))
 
 
-def _noting(undelivered: list[tuple[int, str, str]]) -> Callable[[Any, Any], None]:
+def _noting(undelivered: Undelivered) -> Callable[[Any, Any], None]:
     def on_delivery(error: Any, message: Any) -> None:
-        if error is not None and len(undelivered) < _MOST_REASONS:
-            undelivered.append((error.code(), error.str(), message.topic()))
+        if error is not None:
+            undelivered.note(error.code(), error.str(), message.topic())
 
     return on_delivery
 

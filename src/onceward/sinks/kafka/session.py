@@ -229,13 +229,17 @@ class Session:
     def _aborted_on_failure(self) -> Iterator[None]:
         try:
             yield
-        except Exception:
+        except Exception as error:
             # So that readers of the topics need not wait for the time-out. Where it fails, they have to.
             # What is on its way is waited for: brokers without KIP-890 take a record that comes behind the abort for
             # one of the next transaction, and a reader would get it twice.
             with contextlib.suppress(Exception):
                 self._producer.purge()
                 self._producer.abort_transaction(_ABORT_WITHIN_S)
+            # Once the brokers have refused a record, the client takes no other one, and of those says nothing else. The
+            # reason may come later than that, but not later than the end of the transaction.
+            if isinstance(error, KafkaFailed) and error.code == driver().KafkaError._STATE:
+                self._raise_refused()
             raise
 
     def _flush(self) -> None:
@@ -328,12 +332,18 @@ class Session:
             self._producer.send(self._receipts_topic, Records(self._receipts_topic, keys, values, places))
 
     def _raise_undelivered(self) -> None:
-        if undelivered := self._producer.undelivered:
-            # One that was thrown away because another failed says less than that other, and a receipt less than a row.
-            code, why, topic = min(
-                undelivered, key=lambda one: (one[0] in _thrown_away(), one[2] == self._receipts_topic)
-            )
-            raise self._client.failed(f"a record for topic {topic!r} was not taken: {why}", code, topic=topic)
+        self._raise_refused()
+        for (code, topic), why in self._producer.undelivered.items():
+            raise self._not_taken(code, topic, why)
+
+    def _raise_refused(self) -> None:
+        """One that was thrown away because another failed says less than that other, and a receipt less than a row."""
+        refused = [one for one in self._producer.undelivered.items() if one[0][0] not in _thrown_away()]
+        for (code, topic), why in sorted(refused, key=lambda one: one[0][1] == self._receipts_topic):
+            raise self._not_taken(code, topic, why)
+
+    def _not_taken(self, code: int, topic: str, why: str) -> KafkaFailed:
+        return self._client.failed(f"a record for topic {topic!r} was not taken: {why}", code, topic=topic)
 
 
 def _thrown_away() -> tuple[int, ...]:
