@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceward import CheckpointConfig, Hooks
 from onceward.errors import CheckpointReplaced, ConfigurationError
 from onceward.sinks import FileSink, SQLiteSink
+from onceward.spark import compiled, local_manager
 from onceward.spark import delivery as delivery_module
-from onceward.spark import local_manager
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.checkpoint_config import BACKENDS, CHANGELOG, PARTITIONS, PROVIDER, RETAINED
 from onceward.spark.defaults import FILE_SYSTEM_MANAGER, MANAGER
@@ -173,7 +173,7 @@ def test_a_query_without_state_has_our_manager_or_sparks_faster_one(
 ) -> None:
     if not is_loaded:
         monkeypatch.setattr(local_manager, "_SOURCE", "no Java")
-        monkeypatch.setattr(local_manager, "_is_loaded", lambda loader: False)
+        monkeypatch.setattr(compiled, "_is_loaded", lambda *_: False)
     manager = LOCAL_MANAGER if is_loaded else FILE_SYSTEM_MANAGER
     workspace.add_files(2)
     run = workspace.job(checkpointing=CheckpointConfig(retained=40)).start(unset)

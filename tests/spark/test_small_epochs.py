@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
+
+from onceward.spark import first_rows
 
 from .sinks import RecordingSink
 from .workspace import SparkWorkspace
@@ -62,7 +63,7 @@ def test_both_ways_of_staging_give_the_same_types_and_values(
     workspace.add_files(2)
     recorded = {}
     # The slower way is not taken in silence.
-    monkeypatch.setattr("onceward.spark.first_rows._by_a_query", None)
+    monkeypatch.setattr(first_rows, "_by_a_query", None)
     for small in (0, 1000):
         sink = RecordingSink(workspace.work / f"recorded-{small}")
         checkpoint = workspace.work / f"checkpoint-{small}"
@@ -140,10 +141,8 @@ def test_few_rows_that_are_too_many_bytes_for_the_driver_go_to_the_executors(
 def test_a_spark_without_our_way_to_arrow_gives_the_same_rows(
     workspace: SparkWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lacking(*_: object) -> None:
-        raise Py4JError("Method toBatchWithSchemaIterator([...]) does not exist")
-
-    monkeypatch.setattr("onceward.spark.first_rows._in_arrow", lacking)
+    monkeypatch.setattr(first_rows, "_FIRST_ROWS", "onceward.LackingRows")
+    monkeypatch.setattr(first_rows, "_SOURCE", first_rows._SOURCE.replace("toBatchWithSchemaIterator", "toBatches"))
     workspace.add_files(2, 20)
     sink = RecordingSink(workspace.work / "recorded")
     workspace.job([sink]).run(spark)
