@@ -10,6 +10,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Spark's classes as Java has parsed them: its drivers start in half the time. Without it they start all the same.
 ARCHIVE := .venv/spark.jsa
+# The same of Kafka's.
+KAFKA_ARCHIVE := .jars/kafka-broker/classes.jsa
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Modules are compiled once, also where the machine says otherwise: dozens of drivers are started.
@@ -69,7 +71,11 @@ $(ARCHIVE): $(READY) tools/archive-spark | java
 	@$(BIN)/python tools/archive-spark $@ >/dev/null 2>&1 || true
 	@touch $@
 
-servers: .jars/kafka-broker/.ready
+$(KAFKA_ARCHIVE): $(READY) .jars/kafka-broker/.ready tools/archive-kafka | java
+	@rm -f $@
+	@$(BIN)/python tools/archive-kafka $@ >/dev/null 2>&1 || true
+
+servers: .jars/kafka-broker/.ready $(KAFKA_ARCHIVE)
 	@tools/setup-servers
 
 # Not made where there is no Maven: then the tests that need the broker are skipped.

@@ -23,8 +23,14 @@ _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
+    # What Java has to say of an archive that another Java has made is not to be read as a tool's output.
+    "-Xlog:disable",
+    "-Xlog:all=warning:stderr",
     "-Djava.awt.headless=true",
 )
+
+_ARCHIVE = "classes.jsa"
+"""Beside the jars, from `tools/archive-kafka`: classes as Java has parsed them. Without it a broker starts as well."""
 
 # Right for one broker that has to start soon and is asked for little.
 _SETTINGS: Mapping[str, str | int] = {
@@ -205,7 +211,9 @@ class KafkaServer(Server):
 
     def _java(self, main: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
-        return [self.program, *_JAVA_OPTIONS, logging, "-cp", f"{self._jars}/*", main]
+        archive = self._jars / _ARCHIVE
+        shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+        return [self.program, *_JAVA_OPTIONS, *shared, logging, "-cp", f"{self._jars}/*", main]
 
 
 def _is_led(topic: Any, partitions: int) -> bool:
