@@ -7,6 +7,7 @@ that is there already. A class of ours inside the JVM asks it, in one call: step
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from pyspark.sql import DataFrame
 
 from onceward.spark.cause import text_of
 from onceward.spark.compiled import load_class
+from onceward.spark.local_rows import LOCAL_ROWS
+from onceward.spark.local_rows import SOURCE as LOCAL_SOURCE
 from onceward.spark.schema import arrow_schema
 
 _AT_ONCE: Final = "spark.sql.limit.initialNumPartitions"
@@ -38,10 +41,13 @@ import scala.runtime.ScalaRunTime;
 public class FirstRows {
     // Arrow streams, one behind the other.
     public static byte[] take(Dataset batch, int count, long batchBytes) throws IOException {
-        InternalRow[] rows = batch.queryExecution().executedPlan().executeTake(count);
+        return toArrow(batch, batch.queryExecution().executedPlan().executeTake(count), batchBytes);
+    }
+
+    public static byte[] toArrow(Dataset batch, InternalRow[] rows, long batchBytes) throws IOException {
         Iterator iterator = ScalaRunTime.genericWrapArray(rows).iterator();
         ArrowBatchWithSchemaIterator streams = ArrowConverters$.MODULE$.toBatchWithSchemaIterator(
-            iterator, batch.schema(), (long) count, batchBytes, "UTC", true, false);
+            iterator, batch.schema(), Math.max(1L, rows.length), batchBytes, "UTC", true, false);
         ByteArrayOutputStream found = new ByteArrayOutputStream();
         try {
             while (streams.hasNext()) {
@@ -61,7 +67,7 @@ class FirstRows:
 
     def __init__(self) -> None:
         self._columns: pa.Schema | None = None
-        self._java: Any = None
+        self._java: Callable[[Any, int], bytes] | None = None
 
     def take(self, batch: DataFrame, count: int) -> list[pa.RecordBatch] | None:
         """At most so many. Fewer than that: these are all, and every partition was read to its end. None where even so
@@ -73,7 +79,7 @@ class FirstRows:
         try:
             if self._java is None:
                 return _by_a_query(batch, count)
-            return _read(self._java.take(batch._jdf, count, _BATCH_BYTES))
+            return _read(self._java(batch._jdf, count))
         except Exception as error:
             if _MOST_BYTES in text_of(error):
                 return None
@@ -91,11 +97,16 @@ def _ask_at_once(batch: DataFrame) -> None:
     session.conf.set(_AT_ONCE, str(session.sparkContext.defaultParallelism))
 
 
-def _in_java(batch: DataFrame) -> Any | None:
+def _in_java(batch: DataFrame) -> Callable[[Any, int], bytes] | None:
     session = batch.sparkSession
     if not load_class(session, _FIRST_ROWS, _SOURCE):
         return None
-    return JavaClass(_FIRST_ROWS, session._jvm._gateway_client)  # type: ignore[union-attr]
+    client = session._jvm._gateway_client  # type: ignore[union-attr]
+    if load_class(session, LOCAL_ROWS, LOCAL_SOURCE):
+        local = JavaClass(LOCAL_ROWS, client)
+        return lambda frame, count: local.take(frame, count, _BATCH_BYTES, count * _ROW_BYTES)
+    by_a_job = JavaClass(_FIRST_ROWS, client)
+    return lambda frame, count: by_a_job.take(frame, count, _BATCH_BYTES)
 
 
 def _by_a_query(batch: DataFrame, count: int) -> list[pa.RecordBatch]:
