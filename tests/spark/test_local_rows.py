@@ -8,12 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.java_gateway import JavaClass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from onceward import foreach_batch
 from onceward.spark import first_rows
+from onceward.spark.compiled import load_class
 
 from .sinks import RecordingSink
 from .workspace import SparkWorkspace
@@ -91,7 +93,23 @@ def unchanged(batches: Any) -> Any:
     return batches
 
 
+def from_a_jar(frame: DataFrame) -> DataFrame:
+    source = """
+        package onceward;
+        public class Same implements org.apache.spark.sql.api.java.UDF1 {
+            public Object call(Object value) { return value; }
+        }
+    """
+    session = frame.sparkSession
+    assert load_class(session, "onceward.Same", source)
+    function = JavaClass("onceward.Same", session._jvm._gateway_client)()
+    session._jsparkSession.udf().register("same", function, session._jvm.org.apache.spark.sql.types.DataTypes.LongType)
+    return frame.selectExpr("*", "same(id) AS same")
+
+
 LEFT_TO_A_JOB: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "a function from a jar": from_a_jar,
+    "more bytes than the driver should hold": lambda frame: frame.selectExpr("*", "repeat('x', 1000000) AS text"),
     "a function in Python": lambda frame: frame.withColumn("same", F.udf(lambda value: value, "long")("id")),
     "batches in Python": lambda frame: frame.mapInArrow(unchanged, "id long, file int"),
     "drawn": lambda frame: frame.withColumn("luck", F.rand()),
@@ -110,6 +128,15 @@ LEFT_TO_A_JOB: dict[str, Callable[[DataFrame], DataFrame]] = {
 def test_what_is_not_simple_is_left_to_a_job(workspace: SparkWorkspace, spark: SparkSession, kind: str) -> None:
     workspace.add_files(EPOCHS, ROWS)
     rows, _, jobs = recorded(workspace, spark, lambda session: LEFT_TO_A_JOB[kind](workspace.stream(session)), "jobs")
+    assert jobs >= EPOCHS
+    assert sorted(row["id"] for row in rows) == workspace.ids()
+
+
+def test_large_files_with_few_rows_are_left_to_a_job(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    workspace.add_files(EPOCHS, ROWS)
+    for path in workspace.source.iterdir():
+        path.write_text(path.read_text() + " " * 100_000)
+    rows, _, jobs = recorded(workspace, spark, workspace.stream, "jobs")
     assert jobs >= EPOCHS
     assert sorted(row["id"] for row in rows) == workspace.ids()
 
