@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +18,12 @@ from pyspark.sql import functions as F
 from onceward import foreach_batch
 from onceward.spark import first_rows
 from onceward.spark.compiled import load_class
+from onceward.spark.local_rows import LOCAL_ROWS, SOURCE
 
 from .sinks import RecordingSink
-from .workspace import SparkWorkspace
+from .workspace import SparkWorkspace, wait_until
 
-EPOCHS = 5
+EPOCHS = 3
 ROWS = 12
 BEFORE_THE_FIRST_EPOCH = 2
 """Jobs that look at folders from where the tasks are."""
@@ -62,11 +65,17 @@ def without_local_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_rows, "LOCAL_SOURCE", "package onceward; public class NoLocalRows { Missing missing; }")
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is."""
+    monkeypatch.setattr(first_rows, "_MOST_MS", 600_000)
+
+
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet", "orc", "text"])
 def test_files_of_every_kind_give_the_same_rows_without_a_job(
     workspace: SparkWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    written = spark.range(EPOCHS * ROWS).selectExpr(*COLUMNS).repartition(EPOCHS, "id")
+    written = spark.range(EPOCHS * ROWS).selectExpr(*COLUMNS).repartition(EPOCHS)
     if kind == "text":
         written = written.selectExpr("concat(id, text) AS value")
     folder = str(workspace.work / "written")
@@ -109,12 +118,12 @@ def from_a_jar(frame: DataFrame) -> DataFrame:
 
 LEFT_TO_A_JOB: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a function from a jar": from_a_jar,
-    "more bytes than the driver should hold": lambda frame: frame.selectExpr("*", "repeat('x', 1000000) AS text"),
     "a function in Python": lambda frame: frame.withColumn("same", F.udf(lambda value: value, "long")("id")),
     "batches in Python": lambda frame: frame.mapInArrow(unchanged, "id long, file int"),
     "drawn": lambda frame: frame.withColumn("luck", F.rand()),
     "by its file": lambda frame: frame.withColumn("path", F.input_file_name()),
     "by reflection": lambda frame: frame.selectExpr("*", "java_method('java.lang.Math', 'abs', cast(id as int))"),
+    "by the name of a class": lambda frame: frame.selectExpr("*", "luhn_check(cast(id as string)) AS lucky"),
     "exploded": lambda frame: frame.selectExpr("*", "explode(array(id)) AS one"),
     "with a watermark": lambda frame: frame.selectExpr("*", "timestamp_seconds(id) AS at").withWatermark("at", "1 day"),
     "repartitioned": lambda frame: frame.repartition(2),
@@ -139,6 +148,104 @@ def test_large_files_with_few_rows_are_left_to_a_job(workspace: SparkWorkspace, 
     rows, _, jobs = recorded(workspace, spark, workspace.stream, "jobs")
     assert jobs >= EPOCHS
     assert sorted(row["id"] for row in rows) == workspace.ids()
+
+
+@pytest.mark.parametrize("name", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+@pytest.mark.parametrize("by", ["option", "setting"])
+def test_files_whose_errors_are_ignored_are_left_to_a_job(
+    workspace: SparkWorkspace, spark: SparkSession, name: str, by: str
+) -> None:
+    """A reader that is interrupted would be taken for one that has come to the end of its file."""
+    workspace.add_files(EPOCHS, ROWS)
+
+    def pipeline(session: SparkSession) -> DataFrame:
+        reader = session.readStream.schema("id long, file int").option("maxFilesPerTrigger", 1)
+        return (reader.option(name, True) if by == "option" else reader).json(str(workspace.source))
+
+    setting = f"spark.sql.files.{name}"
+    spark.conf.set(setting, str(by == "setting").lower())
+    try:
+        rows, _, jobs = recorded(workspace, spark, pipeline, "jobs")
+    finally:
+        spark.conf.unset(setting)
+    assert jobs >= EPOCHS
+    assert sorted(row["id"] for row in rows) == workspace.ids()
+
+
+def test_more_bytes_than_the_driver_should_hold_are_left_to_a_job(
+    workspace: SparkWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_rows, "_BATCH_BYTES", 50_000)
+    workspace.add_files(EPOCHS, ROWS)
+
+    def pipeline(session: SparkSession) -> DataFrame:
+        return workspace.stream(session).selectExpr("*", "repeat('x', 5000) AS text")
+
+    rows, _, jobs = recorded(workspace, spark, pipeline, "jobs")
+    assert jobs >= EPOCHS
+    assert sorted(row["id"] for row in rows) == workspace.ids()
+
+
+def test_what_takes_long_is_left_to_a_job(
+    workspace: SparkWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be cancelled as a job can."""
+    monkeypatch.setattr(first_rows, "_MOST_MS", 0)
+    workspace.add_files(EPOCHS, ROWS)
+
+    def pipeline(session: SparkSession) -> DataFrame:
+        return workspace.stream(session).selectExpr("*", "array_max(sequence(1, 2000000 + id)) AS most")
+
+    rows, _, jobs = recorded(workspace, spark, pipeline, "jobs")
+    assert jobs >= EPOCHS
+    assert sorted(row["id"] for row in rows) == workspace.ids()
+
+
+def test_rows_do_not_count_when_their_query_was_stopped_meanwhile(
+    workspace: SparkWorkspace, spark: SparkSession
+) -> None:
+    """A stop interrupts the reader; who ignores that may have left rows out."""
+    workspace.add_files(1, ROWS)
+    assert load_class(spark, "onceward.FirstRows", first_rows._SOURCE)
+    assert load_class(spark, LOCAL_ROWS, SOURCE)
+    computed: list[int | None] = []
+
+    def compute(batch: DataFrame) -> None:
+        java = JavaClass(LOCAL_ROWS, batch.sparkSession._jvm._gateway_client)
+        found = java.compute(batch._jdf, 100, 1 << 20, 1 << 20, 600_000)
+        computed.append(None if found is None else len(found))
+
+    def write(batch: DataFrame, epoch: int) -> None:
+        compute(batch)
+        (running,) = spark.streams.active
+        threading.Thread(target=running.stop).start()
+        wait_until(lambda: not running.isActive, "the query is stopped")
+        compute(batch)
+
+    writer = workspace.stream(spark).writeStream.option("checkpointLocation", str(workspace.checkpoint))
+    query = writer.foreachBatch(write).start()
+    with contextlib.suppress(StreamingQueryException):
+        query.awaitTermination()
+    assert computed == [ROWS, None]
+
+
+def test_a_batch_that_its_user_keeps_is_left_to_a_job(workspace: SparkWorkspace, spark: SparkSession) -> None:
+    workspace.add_files(EPOCHS, ROWS)
+    ids = workspace.ids()
+    sink = RecordingSink(workspace.work / "recorded")
+    deliver = foreach_batch(name="own", checkpoint=workspace.checkpoint, sinks=[sink])
+
+    def write(batch: DataFrame, epoch: int) -> None:
+        batch.persist()
+        assert batch.count() == ROWS
+        (workspace.source / f"{epoch:05}.json").write_text('{"id": -1, "file": 0}\n')
+        deliver(batch, epoch)
+
+    writer = workspace.stream(spark).writeStream.option("checkpointLocation", str(workspace.checkpoint))
+    writer.foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
+    deliver.close()
+    rows = [row["id"] for epoch in range(EPOCHS) for table in sink.tables(epoch) for row in table.to_pylist()]
+    assert sorted(rows) == ids
 
 
 def test_a_batch_that_its_user_has_changed_is_left_to_a_job(workspace: SparkWorkspace, spark: SparkSession) -> None:

@@ -24,6 +24,7 @@ _AT_ONCE: Final = "spark.sql.limit.initialNumPartitions"
 _MOST_BYTES: Final = "spark.driver.maxResultSize"
 _BATCH_BYTES: Final = 4 << 20
 _ROW_BYTES: Final = 64
+_MOST_MS: Final = 5_000
 _FIRST_ROWS: Final = "onceward.FirstRows"
 # Two fields of one name in a structure are an error, as they are for executors; texts are below 2 GB.
 _SOURCE: Final = """
@@ -104,7 +105,7 @@ def _in_java(batch: DataFrame) -> Callable[[Any, int], bytes] | None:
     client = session._jvm._gateway_client  # type: ignore[union-attr]
     if load_class(session, LOCAL_ROWS, LOCAL_SOURCE):
         local = JavaClass(LOCAL_ROWS, client)
-        return lambda frame, count: local.take(frame, count, _BATCH_BYTES, count * _ROW_BYTES)
+        return lambda frame, count: local.take(frame, count, _BATCH_BYTES, count * _ROW_BYTES, _MOST_MS)
     by_a_job = JavaClass(_FIRST_ROWS, client)
     return lambda frame, count: by_a_job.take(frame, count, _BATCH_BYTES)
 
