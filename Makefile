@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 # Written last, so that a set-up which was interrupted is done again.
 READY := .venv/.ready
+# Spark without what only delays its drivers' start.
+SPARK := .venv/spark
 # Spark's classes as Java has parsed them: its drivers start in half the time. Without it they start all the same.
 ARCHIVE := .venv/spark.jsa
 # The same of Kafka's.
@@ -19,6 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Output appears as it happens, also through a pipe.
 export PYTHONUNBUFFERED := 1
 
+demo test soak $(ARCHIVE): export SPARK_HOME := $(CURDIR)/$(SPARK)
 demo test soak: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CURDIR)/$(ARCHIVE) -Xshare:auto
 # For drivers that live for seconds: what the second compiler would make is never used.
 test soak: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -66,7 +69,10 @@ clean: ## Remove .venv, caches and build output
 java:
 	@tools/setup-java
 
-$(ARCHIVE): $(READY) tools/archive-spark | java
+$(SPARK)/.ready: $(READY) tools/setup-spark
+	@tools/setup-spark $(SPARK)
+
+$(ARCHIVE): $(SPARK)/.ready tools/archive-spark | java
 	@echo "Preparing Spark's classes, once ..."
 	@$(BIN)/python tools/archive-spark $@ >/dev/null 2>&1 || true
 	@touch $@
