@@ -125,6 +125,7 @@ def test_a_backed_up_rule_matters_once_its_backing_is_gone(rule: Rule) -> None:
     assert result.violation
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("rule", COURTESY, ids=lambda rule: rule.name)
 def test_a_courtesy_is_not_what_keeps_the_protocol_safe(rule: Rule) -> None:
     result = explore(Protocol(COURTESY[rule], frozenset({rule})))

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pyspark
+from pyspark.find_spark_home import _find_spark_home
 
 from .processes import ended_at_last
 from .workspace import python, python_path, wait_until
 
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+SPARK_CLASS = Path(_find_spark_home(), "bin", "spark-class")
 # With the archive of classes that `make test` names, if it does.
 JAVA_OPTIONS = " ".join([os.environ.get("SPARK_SUBMIT_OPTS", ""), "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]).strip()
 SETTINGS = {

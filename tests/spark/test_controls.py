@@ -15,6 +15,9 @@ from onceward.testing import Audit, audit
 from .processes import run_to_end, said
 from .workspace import ROWS, SparkWorkspace, read_files, visible
 
+pytestmark = pytest.mark.soak
+"""`make test` has the demo, which finds the duplicates of a naive job under the same kills, too."""
+
 CONTROL = str(Path(__file__).with_name("control.py"))
 
 

@@ -25,6 +25,8 @@ from .servers import Tables, starts
 from .workspace import SparkWorkspace, wait_until
 
 pytestmark = pytest.mark.cluster
+
+KILLS = 50
 JOB = Path(__file__).with_name("kafka_counting.py")
 COMMAND = ["-c", "from onceward.cli import main; main()", "run", str(JOB), "--json", "--spark-log"]
 APPS = [f"app{number}" for number in range(10)]
@@ -86,9 +88,8 @@ def stage(workspace: SparkWorkspace, postgres: PostgresServer, connector: dict[s
         yield Stage(workspace, broker, database, connector)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_once(
-    kills: int,
     stage: Stage,
     spark: SparkSession,
     seed: int,
@@ -97,7 +98,7 @@ def test_killed_with_its_servers_a_count_from_kafka_reaches_kafka_and_postgres_o
     dice = random.Random(seed)
     workspace, tables = stage.workspace, Tables(stage.database)
     with ConsoleReader(stage.broker, "pv", partitions=2, folder=workspace.work) as reader:
-        while stage.kills["driver"] < kills:
+        while stage.kills["driver"] < KILLS:
             stage.view(dice)
             stage.live_and_die(dice)
         counting(workspace.work, kafka=stage.broker.bootstrap, postgres=stage.database.url).run(spark)

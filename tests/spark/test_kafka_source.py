@@ -132,6 +132,7 @@ def test_a_topic_that_was_made_anew_or_is_gone_stops_the_job_unless_accepted(
     assert dict(counts(broker)) == dict.fromkeys(APPS, 205), "goes on behind what the new topic had by then"
 
 
+@pytest.mark.soak
 def test_partitions_that_are_added_while_running_are_read_and_another_number_of_cores_goes_on(
     broker: KafkaServer, workspace: SparkWorkspace, connector: dict[str, str]
 ) -> None:

@@ -46,7 +46,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Check
     return Checkpoints(spark, tmp_path_factory.mktemp("saved"), SAVED, keeps_snapshots=True)
 
 
-ALWAYS = ("window in RocksDB", "join in memory", "count in RocksDB, format 2")
+ALWAYS = ("window in RocksDB", "count in RocksDB, format 2")
 """In every run; the others when the soak has time."""
 
 

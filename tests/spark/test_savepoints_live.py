@@ -26,6 +26,7 @@ from .tallies import JOB, Tallies, expect_tallies
 from .workspace import PATIENCE_S, SparkWorkspace, wait_until
 
 EVERY_S = 1.0
+KILLS = 30
 SNAPSHOTS = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "100ms",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
@@ -69,13 +70,13 @@ def tallies(tmp_path: Path) -> Tallies:
     return Tallies(tmp_path)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(30, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_savepoints_taken_every_second_of_a_job_that_is_killed_are_whole_and_go_on_right(
-    tallies: Tallies, spark: SparkSession, kills: int, seed: int, record_sweep: list[str]
+    tallies: Tallies, spark: SparkSession, seed: int, record_sweep: list[str]
 ) -> None:
     dice = random.Random(seed)
     with Taker(tallies.checkpoint, tallies.work / "saved") as taker:
-        for _ in range(kills):
+        for _ in range(KILLS):
             tallies.add_files(dice.randrange(4, 8))
             live_and_die(tallies, dice, taker)
     assert not taker.failures, f"seed {seed}: {taker.failures}"
@@ -88,13 +89,13 @@ def test_savepoints_taken_every_second_of_a_job_that_is_killed_are_whole_and_go_
     take(str(tallies.checkpoint), str(taker.folder), json=True)
     assert not list(taker.folder.glob(".*")), "what killed drivers have left of savepoints goes with the next one"
     tallies.checkpoint.rename(tallies.work / "gone")
-    for number, path in enumerate(dice.sample(found, max(1, kills // 5))):
+    for number, path in enumerate(dice.sample(found, KILLS // 5)):
         copy = replace(tallies, at=f"elsewhere/{number}", out=f"out-{number}")
         saved = restore_savepoint(path, copy.checkpoint).savepoint
         copy.job().run(spark)
         for rows in (copy.in_files(), copy.in_table()):
             expect_tallies([*tallies.in_files(up_to=saved.epoch), *rows], tallies.last())
-    record_sweep.append(f"savepoints of a job whose driver was killed {kills} times: {len(found)} taken, seed {seed}")
+    record_sweep.append(f"savepoints of a job whose driver was killed {KILLS} times: {len(found)} taken, seed {seed}")
 
 
 def live_and_die(tallies: Tallies, dice: random.Random, taker: Taker) -> None:

@@ -129,14 +129,14 @@ def test_a_job_that_stages_without_its_servers_waits_for_them_and_goes_on(
     expect_all_once(workspace, servers, sinks="write-ahead")
 
 
-@pytest.mark.parametrize("failures", [1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_a_job_that_ends_without_its_servers_is_started_again_until_they_are_back(
-    workspace: SparkWorkspace, servers: Servers, failures: int
+    workspace: SparkWorkspace, servers: Servers
 ) -> None:
     """Tasks cannot stage in a server that is away, so the driver ends, and so do those after it."""
 
     def has_failed(supervisor: Supervisor) -> bool:
-        return len(supervisor.failures) >= failures
+        return len(supervisor.failures) >= 2
 
     run_through_an_outage(workspace, servers, all_of(servers), sinks="all", until=has_failed)
     expect_all_once(workspace, servers, sinks="all")

@@ -32,7 +32,7 @@ DEATHS: list[list[dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("lists", [3, pytest.param(len(DEATHS), marks=pytest.mark.soak)])
+@pytest.mark.parametrize("lists", [2, pytest.param(len(DEATHS), marks=pytest.mark.soak)])
 def test_killed_at_named_points_each_row_arrives_once_and_from_one_computation(
     workspace: SparkWorkspace, seed: int, lists: int
 ) -> None:

@@ -190,6 +190,7 @@ def test_dedupe_join_session_and_count_are_shown_and_exported_from_checkpoint_an
         state("export", where, clicks.work / "one")
 
 
+@pytest.mark.soak
 def test_variables_and_timers_of_transform_with_state_are_shown_and_exported(
     clicks: Clicks, spark: SparkSession
 ) -> None:
