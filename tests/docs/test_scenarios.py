@@ -74,6 +74,18 @@ def exists(test: str) -> bool:
     return is_here and has_method(name, method)
 
 
+def is_soak(test: str) -> bool:
+    """Whether only `make soak` runs it."""
+    file, name, *_ = test.split("::")
+    marks: list[ast.expr] = []
+    for node in module(TESTS / file).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            marks += node.decorator_list
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            marks.append(node.value)
+    return any(ast.unparse(mark).startswith("pytest.mark.soak") for mark in marks)
+
+
 def test_every_number_has_one_row() -> None:
     found = [scenario.number for scenario in scenarios()]
     assert found[: len(NUMBERS)] == list(NUMBERS)
@@ -84,6 +96,7 @@ def test_every_number_has_one_row() -> None:
 def test_named_tests_exist(scenario: Scenario) -> None:
     assert [test for test in scenario.tests if not exists(test)] == []
     assert scenario.tests or scenario.result.startswith(WITHOUT_A_TEST), "neither a test nor a reason"
+    assert not scenario.tests or not all(map(is_soak, scenario.tests)), "nothing shows it in `make test`"
 
 
 def test_every_test_that_the_page_names_exists() -> None:
@@ -99,3 +112,5 @@ def test_a_test_that_does_not_exist_is_noticed() -> None:
     assert not exists("docs/nowhere.py::test_nothing")
     assert not exists("protocol/test_conformance.py::TestFileSink::test_nothing")
     assert not exists(f"{here}::Scenario::exists")
+    assert is_soak("spark/test_servers_away.py::test_each_server_is_away_for_minutes")
+    assert not is_soak(f"{here}::test_every_number_has_one_row")

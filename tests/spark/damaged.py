@@ -204,6 +204,8 @@ class Made:
 
     @contextmanager
     def _settings(self, spark: SparkSession, more: Mapping[str, str] = {}) -> Iterator[None]:
+        # Those that are there already look after their stores as seldom as their settings say: once a minute.
+        stop_stores(spark)
         with settings(spark, {**COMMON, **self.kinds[self.kind].settings, **more}):
             try:
                 yield
