@@ -10,6 +10,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Spark without what only delays its drivers' start.
 SPARK := .venv/spark
+WITH_SPARK = SPARK_HOME='$(CURDIR)/$(SPARK)'
 # Spark's classes as Java has parsed them: its drivers start in half the time. Without it they start all the same.
 ARCHIVE := .venv/spark.jsa
 # The same of Kafka's.
@@ -21,7 +22,6 @@ export PYTHONDONTWRITEBYTECODE :=
 # Output appears as it happens, also through a pipe.
 export PYTHONUNBUFFERED := 1
 
-demo test soak $(ARCHIVE): export SPARK_HOME := $(CURDIR)/$(SPARK)
 demo test soak: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(CURDIR)/$(ARCHIVE) -Xshare:auto
 # For drivers that live for seconds: what the second compiler would make is never used.
 test soak: export SPARK_SUBMIT_OPTS += -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -33,11 +33,11 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) java $(ARCHIVE) ## Watch a job crash and lose nothing
-	@$(BIN)/onceward demo
+	@$(WITH_SPARK) $(BIN)/onceward demo
 
 test: check $(READY) java servers $(ARCHIVE) ## Run the checks, then every test but the soak
 	@# Much of the time a test waits for a server or a process of its own: so two more than there are cores.
-	@$(BIN)/pytest -n 4
+	@$(WITH_SPARK) $(BIN)/pytest -n 4
 
 check: $(READY) ## Lint, format, types, import rules and the pages
 	@$(BIN)/ruff check --quiet --output-format=concise
@@ -53,7 +53,7 @@ bench: $(READY) java servers jars ## Measure the speed
 	@$(BIN)/python -m benchmarks
 
 soak: $(READY) java servers $(ARCHIVE) ## Run for a long time under random crashes
-	@ONCEWARD_SOAK=1 $(BIN)/pytest -m soak
+	@$(WITH_SPARK) ONCEWARD_SOAK=1 $(BIN)/pytest -m soak
 
 mutants: $(READY) ## Take each rule out of the code and see a test fail
 	@cd tests && ../$(BIN)/python -m mutants
@@ -74,7 +74,7 @@ $(SPARK)/.ready: $(READY) tools/setup-spark
 
 $(ARCHIVE): $(SPARK)/.ready tools/archive-spark | java
 	@echo "Preparing Spark's classes, once ..."
-	@$(BIN)/python tools/archive-spark $@ >/dev/null 2>&1 || true
+	@$(WITH_SPARK) $(BIN)/python tools/archive-spark $@ >/dev/null 2>&1 || true
 	@touch $@
 
 $(KAFKA_ARCHIVE): $(READY) .jars/kafka-broker/.ready tools/archive-kafka | java
