@@ -69,7 +69,7 @@ LONGEST = {
     "test_small_epochs": 30,
     "test_redis_random_schemas": 30,
     "test_mysql_server_faults": 30,
-    "test_fitting_types": 30,
+    "test_compatible_types": 30,
     "test_disk_faults": 30,
     "test_types": 25,
     "test_api_fuzz": 25,

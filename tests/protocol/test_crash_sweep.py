@@ -30,7 +30,7 @@ class Worlds:
     """Makes a world per history, and lets drivers live in the last one, watched inside its sinks."""
 
     def __init__(self, case: SinkCase, root: Path, *, checkpoint_on_disk: bool) -> None:
-        self._cast, self._root = case, root
+        self._case, self._root = case, root
         self._checkpoint_on_disk = checkpoint_on_disk
         self._numbers = count()
         self.folder = root
@@ -42,7 +42,7 @@ class Worlds:
         self.folder = self._root / str(next(self._numbers))
         storage: Storage = MemoryStorage()
         logs: EngineLogs = MemoryLogs()
-        if self._checkpoint_on_disk or self._cast.on_disk:
+        if self._checkpoint_on_disk or self._case.on_disk:
             self.folder.mkdir()
         if self._checkpoint_on_disk:
             storage, logs = (
@@ -50,11 +50,11 @@ class Worlds:
                 DirectoryLogs(self.folder / "checkpoint"),
             )
         return Harness(
-            *self._cast.make(self.folder), source=self._cast.source, storage=storage, logs=logs, rows_in_a_batch=1
+            *self._case.make(self.folder), source=self._case.source, storage=storage, logs=logs, rows_in_a_batch=1
         )
 
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
-        if not self._cast.on_disk:
+        if not self._case.on_disk:
             return harness.life(faults)
         with crash_points(self.folder, faults):
             return harness.life(faults)
@@ -64,7 +64,7 @@ class Worlds:
 
 
 @pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def with_crash_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     install_crash_points(monkeypatch)
     with same_stdout():
         yield
@@ -72,14 +72,14 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @each_case
-@pytest.mark.usefixtures("between")
+@pytest.mark.usefixtures("with_crash_points")
 def test_a_crash_at_any_point(case: SinkCase, workshop: Path, record_sweep: list[str]) -> None:
     points = Worlds(case, workshop, checkpoint_on_disk=True).sweep().points()
     record_sweep.append(f"{case.name}: {points} crash points, checkpoint on disk")
 
 
 @each_case
-@pytest.mark.usefixtures("between")
+@pytest.mark.usefixtures("with_crash_points")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
     case: SinkCase, workshop: Path, pair_sample: PairSample, record_sweep: list[str]
 ) -> None:

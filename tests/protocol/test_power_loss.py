@@ -32,7 +32,7 @@ KINDS = (FakeTwoPhaseSink, FakeTransactionalSink, FakeSlotwiseSink)
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
-def drawn() -> Loss:
+def at_random() -> Loss:
     rng = Random(20261116)
     return lambda: rng.choice(list(Unsynced))
 
@@ -40,7 +40,7 @@ def drawn() -> Loss:
 LOSSES: dict[str, Callable[[], Loss]] = {
     "empty": lambda: lambda: Unsynced.EMPTY,
     "gone": lambda: lambda: Unsynced.GONE,
-    "drawn": drawn,
+    "at random": at_random,
 }
 each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 

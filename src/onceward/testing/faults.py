@@ -67,7 +67,7 @@ class FaultScope:
         return bool(self._lives)
 
     @contextmanager
-    def inside(self, faults: Faults) -> Iterator[Faults]:
+    def life(self, faults: Faults) -> Iterator[Faults]:
         """Let every call of this driver's life pass through `faults`."""
         self._lives.append(faults)
         try:

@@ -15,7 +15,7 @@ from onceward.sinks.kafka.producer import Producer
 from onceward.testing.faults import FaultScope
 
 _fault_scope = FaultScope()
-crash_points = _fault_scope.inside
+crash_points = _fault_scope.life
 
 
 class Watched(Producer):

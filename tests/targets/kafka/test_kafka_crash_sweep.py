@@ -44,16 +44,16 @@ class Worlds:
     """A world per history, and lives in it that can die inside the sink."""
 
     def __init__(self, case: SinkCase, server: KafkaServer) -> None:
-        self._cast, self._workspace = case, KafkaWorkspace(server)
+        self._case, self._workspace = case, KafkaWorkspace(server)
         self.traces: list[list[str]] = []
 
     def world(self) -> Harness:
         self._workspace.begin_anew()
-        sink = self._workspace.sink(key="key", **self._cast.options)
+        sink = self._workspace.sink(key="key", **self._case.options)
         subjects = [SinkUnderTest(sink, self._workspace.rows)]
-        if self._cast.beside is not None:
-            subjects.append(self._cast.beside())
-        harness = Harness(*subjects, source=self._cast.source, rows_in_a_batch=1, name=f"job {next(_worlds)}")
+        if self._case.beside is not None:
+            subjects.append(self._case.beside())
+        harness = Harness(*subjects, source=self._case.source, rows_in_a_batch=1, name=f"job {next(_worlds)}")
         self.traces.append(harness.trace)
         return harness
 

@@ -33,7 +33,7 @@ FAULTS = ("size", "partition", "topic", "header", "time", "key", "utf8")
 
 
 @dataclass
-class Drawn:
+class RandomRows:
     """What is to be sent, as Python has it, with the numbers of the rows that must be refused."""
 
     rows: list[dict[str, Any]]
@@ -42,7 +42,7 @@ class Drawn:
     options: dict[str, Any]
 
 
-class Draw:
+class RandomTopics:
     """A pair of topics, options and rows by one seed."""
 
     def __init__(self, seed: int, server: KafkaServer) -> None:
@@ -62,7 +62,7 @@ class Draw:
         self.is_json = chance.random() < 0.4
         self.fault = chance.choice((None, *FAULTS))
 
-    def drawn(self) -> Drawn:
+    def rows(self) -> RandomRows:
         chance, parts = self.chance, self.parts
         count = chance.choice((1, 2, 5, 30))
         rows = [self._row(number) for number in range(count)]
@@ -83,7 +83,7 @@ class Draw:
         if "topic" in parts:
             columns["topic"] = pa.array([row["topic"] for row in rows], pa.string())
             options |= {"topic": None, "topic_column": "topic"}
-        return Drawn(rows, bad, columns, options)
+        return RandomRows(rows, bad, columns, options)
 
     def _row(self, number: int) -> dict[str, Any]:
         chance = self.chance
@@ -137,41 +137,41 @@ class Draw:
     # --- what came of it --------------------------------------------------------------------------
 
     def play(self) -> str:
-        drawn = self.drawn()
-        sink = self.workspace.sink(compression=self.chance.choice(("none", "lz4", "zstd")), **drawn.options)
-        batch = pa.record_batch(drawn.columns)
+        sent = self.rows()
+        sink = self.workspace.sink(compression=self.chance.choice(("none", "lz4", "zstd")), **sent.options)
+        batch = pa.record_batch(sent.columns)
         try:
             sink.check(batch.schema, output_mode="append")
         except TargetRefused:
             assert self._is_to_be_refused(), "nothing stands against it"
             return "refused at the start"
         assert not self._is_to_be_refused(), "the start should have refused it"
-        self._send(sink, batch, drawn)
-        self._compare(drawn)
-        return "with rows at fault" if drawn.bad else "whole"
+        self._send(sink, batch, sent)
+        self._compare(sent)
+        return "with rows at fault" if sent.bad else "whole"
 
     def _is_to_be_refused(self) -> bool:
         if "topic" in self.parts:
             return False
         return (self._has_keys() and "key" not in self.parts) or (self.own_times and "at" in self.parts)
 
-    def _send(self, sink: KafkaSink, batch: pa.RecordBatch, drawn: Drawn) -> None:
+    def _send(self, sink: KafkaSink, batch: pa.RecordBatch, sent: RandomRows) -> None:
         if self._has_keys() and "key" not in self.parts:
-            drawn.bad = dict.fromkeys(range(len(drawn.rows)), "key")
-        if not drawn.bad:
+            sent.bad = dict.fromkeys(range(len(sent.rows)), "key")
+        if not sent.bad:
             assert send(sink, slot_of(sink, batch))
             return
         slot = slot_of(sink, batch)
         with pytest.raises(RowsRejected):
             send(sink, slot)
         assert self.workspace.messages() == []
-        assert {row.row for row in sink.find_rejected([slot], JOB, 7)} == set(drawn.bad)
+        assert {row.row for row in sink.find_rejected([slot], JOB, 7)} == set(sent.bad)
         assert self.workspace.messages() == []
-        kept = [number for number in range(batch.num_rows) if number not in drawn.bad]
+        kept = [number for number in range(batch.num_rows) if number not in sent.bad]
         assert send(sink, slot_of(sink, batch.take(pa.array(kept, pa.int64()))))
 
-    def _compare(self, drawn: Drawn) -> None:
-        left = {n: row for n, row in enumerate(drawn.rows) if n not in drawn.bad}
+    def _compare(self, sent: RandomRows) -> None:
+        left = {n: row for n, row in enumerate(sent.rows) if n not in sent.bad}
         for message in self.workspace.messages():
             number, row = self._find(message.value(), left)
             assert message.key() == (row["key"].encode() if "key" in self.parts and row["key"] is not None else None)
@@ -196,7 +196,7 @@ def draw(seeds: range, server: KafkaServer) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
         try:
-            counts[Draw(seed, server).play()] += 1
+            counts[RandomTopics(seed, server).play()] += 1
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
     return counts
@@ -205,7 +205,7 @@ def draw(seeds: range, server: KafkaServer) -> Counter[str]:
 def test_what_stands_in_a_topic_is_what_was_sent_or_a_row_is_named(kafka: KafkaServer, record_sweep: list[str]) -> None:
     counts = draw(range(DRAWS), kafka)
     assert min(counts[kind] for kind in ("whole", "with rows at fault", "refused at the start")) > DRAWS / 20
-    record_sweep.append("Kafka, drawn topics: " + ", ".join(f"{kind} {count}" for kind, count in counts.items()))
+    record_sweep.append("Kafka, random topics: " + ", ".join(f"{kind} {count}" for kind, count in counts.items()))
 
 
 @pytest.mark.soak
@@ -213,9 +213,9 @@ def test_what_stands_in_many_topics_is_what_was_sent_or_a_row_is_named(
     kafka: KafkaServer, record_sweep: list[str]
 ) -> None:
     counts = draw(range(DRAWS, DRAWS + SOAK), kafka)
-    record_sweep.append("Kafka, drawn topics, soak: " + ", ".join(f"{kind} {n}" for kind, n in counts.items()))
+    record_sweep.append("Kafka, random topics, soak: " + ", ".join(f"{kind} {n}" for kind, n in counts.items()))
 
 
 @pytest.mark.skipif("ONCEWARD_SEED" not in os.environ, reason="draws the seed in ONCEWARD_SEED")
 def test_replay_of_one_seed(kafka: KafkaServer) -> None:
-    print(Draw(int(os.environ["ONCEWARD_SEED"]), kafka).play())
+    print(RandomTopics(int(os.environ["ONCEWARD_SEED"]), kafka).play())

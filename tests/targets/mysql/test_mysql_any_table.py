@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 import pytest
-from mysql_draw import Drawn, draw
+from mysql_random_tables import RandomTable, random_table
 from mysql_workspace import JOB, MySQLWorkspace, pre_committed
 
 from onceward.connections.mysql import Session
@@ -69,19 +69,19 @@ def hostile(workspace: MySQLWorkspace, patch: pytest.MonkeyPatch) -> None:
 def played(workspace: MySQLWorkspace, seeds: Iterable[int]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
-        drawn = draw(Random(seed))
+        table = random_table(Random(seed))
         try:
-            workspace.query(drawn.create)
-            for statement in drawn.then:
+            workspace.query(table.create)
+            for statement in table.then:
                 workspace.query(statement)
         except pymysql.MySQLError:
             # The server itself does not have such a table.
             counts["tables that the server refuses"] += 1
             continue
         try:
-            counts.update(play(workspace, drawn, seed))
+            counts.update(play(workspace, table, seed))
         except BaseException as error:
-            error.add_note(f"ONCEWARD_SEED={seed}: {drawn}")
+            error.add_note(f"ONCEWARD_SEED={seed}: {table}")
             raise
         workspace.query("DROP TABLE `rows`")
     # It must not refuse everything, nor take everything, or it proves nothing.
@@ -92,30 +92,30 @@ def played(workspace: MySQLWorkspace, seeds: Iterable[int]) -> Counter[str]:
     return counts
 
 
-def play(workspace: MySQLWorkspace, drawn: Drawn, seed: int) -> Iterable[str]:
-    output_mode = {"append": "append", "upsert": "update", "replace": "complete"}[drawn.mode]
-    sink = workspace.sink(mode=drawn.mode, name="any", **drawn.options)
-    refused = caught(lambda: sink.check(drawn.schema, output_mode=output_mode))
+def play(workspace: MySQLWorkspace, table: RandomTable, seed: int) -> Iterable[str]:
+    output_mode = {"append": "append", "upsert": "update", "replace": "complete"}[table.mode]
+    sink = workspace.sink(mode=table.mode, name="any", **table.options)
+    refused = caught(lambda: sink.check(table.schema, output_mode=output_mode))
     if refused is not None:
-        known = [*drawn.schema.names, "must", "tell", "'rows'"]
+        known = [*table.schema.names, "must", "tell", "'rows'"]
         assert any(name.lower() in refused.message.lower() for name in known), refused
         assert refused.hint
         return ["tables refused"]
-    rows, told = drawn.rows, list[str]()
+    rows, told = table.rows, list[str]()
     if hasattr(sink, "begin_transaction"):
-        refused = caught(lambda: staged(sink, batch_of(drawn, rows), seed))
+        refused = caught(lambda: staged(sink, batch_of(table, rows), seed))
         if refused is not None:
             assert " in row " in refused.message or "at row" in refused.message, refused
-            assert (read(workspace, drawn), workspace.prepared()) == ([], [])
+            assert (read(workspace, table), workspace.prepared()) == ([], [])
             sink = sink.alternate
     if hasattr(sink, "send_transaction"):
-        rows, told = sent(workspace, sink, drawn)
-    wanted = sorted(map(repr, expected(drawn, rows)))
-    assert sorted(map(repr, read(workspace, drawn))) == wanted
-    if drawn.mode == "upsert" and rows:
+        rows, told = sent(workspace, sink, table)
+    wanted = sorted(map(repr, expected(table, rows)))
+    assert sorted(map(repr, read(workspace, table))) == wanted
+    if table.mode == "upsert" and rows:
         # Now every row is there already, and is changed instead of added.
-        sink.send_transaction([SlotValues(0, len(rows), None, lambda: iter([batch_of(drawn, rows)]))], JOB, 1, AT)
-        assert sorted(map(repr, read(workspace, drawn))) == wanted
+        sink.send_transaction([SlotValues(0, len(rows), None, lambda: iter([batch_of(table, rows)]))], JOB, 1, AT)
+        assert sorted(map(repr, read(workspace, table))) == wanted
     return ["tables written", *told]
 
 
@@ -140,44 +140,44 @@ def staged(sink: Any, batch: pa.RecordBatch, seed: int) -> None:
     assert sink.commit(handle) == Committed()
 
 
-def sent(workspace: MySQLWorkspace, sink: Any, drawn: Drawn) -> tuple[list[dict[str, Any]], list[str]]:
+def sent(workspace: MySQLWorkspace, sink: Any, table: RandomTable) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows that arrive, which are all but those that the sink names."""
 
     def slots(rows: list[dict[str, Any]]) -> list[SlotValues]:
-        return [SlotValues(0, len(rows), None, lambda: iter([batch_of(drawn, rows)]))]
+        return [SlotValues(0, len(rows), None, lambda: iter([batch_of(table, rows)]))]
 
-    rejected = caught(lambda: sink.send_transaction(slots(drawn.rows), JOB, 0, AT))
+    rejected = caught(lambda: sink.send_transaction(slots(table.rows), JOB, 0, AT))
     if rejected is None:
-        return drawn.rows, []
-    assert read(workspace, drawn) == []
-    named = sink.find_rejected(slots(drawn.rows), JOB, 0)
+        return table.rows, []
+    assert read(workspace, table) == []
+    named = sink.find_rejected(slots(table.rows), JOB, 0)
     assert named, rejected
-    assert read(workspace, drawn) == [], "looking changes nothing"
+    assert read(workspace, table) == [], "looking changes nothing"
     numbers = {one.row for one in named}
-    rows = [row for number, row in enumerate(drawn.rows) if number not in numbers]
+    rows = [row for number, row in enumerate(table.rows) if number not in numbers]
     sink.send_transaction(slots(rows), JOB, 0, AT)
     return rows, ["rows rejected"] * len(numbers)
 
 
-def batch_of(drawn: Drawn, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    arrays = [pa.array([row[one.name] for row in rows], one.type) for one in drawn.schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=drawn.schema)
+def batch_of(table: RandomTable, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    arrays = [pa.array([row[one.name] for row in rows], one.type) for one in table.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
 
 
-def expected(drawn: Drawn, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def expected(table: RandomTable, rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Every row; of an upsert the last one of each key, and with order_by the greatest."""
-    batch = batch_of(drawn, rows)
+    batch = batch_of(table, rows)
     plain = [
         tuple(plain_value(one.type, column, number) for one, column in zip(batch.schema, batch.columns, strict=True))
         for number in range(len(rows))
     ]
-    if drawn.mode != "upsert":
+    if table.mode != "upsert":
         return plain
-    names = list(drawn.schema.names)
+    names = list(table.schema.names)
     last: dict[Any, tuple[Any, ...]] = {}
-    order = drawn.options.get("order_by")
+    order = table.options.get("order_by")
     for row in plain:
-        key = tuple(repr(row[names.index(name)]) for name in drawn.options["keys"])
+        key = tuple(repr(row[names.index(name)]) for name in table.options["keys"])
         if key not in last or order is None or _rises(last[key], row, names.index(order)):
             last[key] = row
     return list(last.values())
@@ -218,11 +218,11 @@ def canonical(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def read(workspace: MySQLWorkspace, drawn: Drawn) -> list[tuple[Any, ...]]:
+def read(workspace: MySQLWorkspace, table: RandomTable) -> list[tuple[Any, ...]]:
     """As a reader gets them, but a FLOAT with all its digits."""
-    columns = [f"`{one.name}` + 0e0" if pa.types.is_floating(one.type) else f"`{one.name}`" for one in drawn.schema]
+    columns = [f"`{one.name}` + 0e0" if pa.types.is_floating(one.type) else f"`{one.name}`" for one in table.schema]
     found = workspace.query(f"SELECT {', '.join(columns)} FROM `rows`")
-    kinds = [one.type for one in drawn.schema]
+    kinds = [one.type for one in table.schema]
     return [tuple(canonical(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in found]
 
 

@@ -102,14 +102,14 @@ class Worlds:
 
 
 @pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def with_crash_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     install_crash_points(monkeypatch)
     yield
     gc.collect()
 
 
 @each_case
-@pytest.mark.usefixtures("between")
+@pytest.mark.usefixtures("with_crash_points")
 def test_a_crash_at_any_point(case: SinkCase, quick: MySQLWorkspace, tmp_path: Path, record_sweep: list[str]) -> None:
     worlds = Worlds(case, quick, tmp_path)
     points = Sweep(worlds.world, worlds.life).points()
@@ -117,7 +117,7 @@ def test_a_crash_at_any_point(case: SinkCase, quick: MySQLWorkspace, tmp_path: P
 
 
 @pytest.mark.parametrize("case", [SINK_CASES[0], SINK_CASES[2]], ids=lambda case: case.name)
-@pytest.mark.usefixtures("between")
+@pytest.mark.usefixtures("with_crash_points")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
     pair_sample: PairSample, case: SinkCase, quick: MySQLWorkspace, record_sweep: list[str]
 ) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .random_tables import Drawn, Row
+from .random_tables import RandomTable, Row
 
 # --- what must stand there ------------------------------------------------------------------------
 
 
-def expected(one: Drawn, epochs: list[list[list[Row]]]) -> list[Row]:
+def expected(one: RandomTable, epochs: list[list[list[Row]]]) -> list[Row]:
     """The rows that a reader must find, in any order."""
     mode = one.options.get("mode", "append")
     if mode == "append":
@@ -31,7 +31,7 @@ def expected(one: Drawn, epochs: list[list[list[Row]]]) -> list[Row]:
     return list(held.values())
 
 
-def _last_ones(one: Drawn, rows: list[Row]) -> dict[Any, Row]:
+def _last_ones(one: RandomTable, rows: list[Row]) -> dict[Any, Row]:
     last: dict[Any, Row] = {}
     for row in rows:
         key = None if row["k"] is None else one.key_of(row["k"])

@@ -192,7 +192,7 @@ UNFIT_INDEXES = ("(lower(k::text))", "(k) WHERE k IS NOT NULL", "(k, extra)")
 
 
 @dataclass
-class Drawn:
+class RandomTable:
     """A table and a stream: the statements that make it, the sink's options, and the rows of each epoch's slots."""
 
     seed: int
@@ -213,10 +213,10 @@ class Drawn:
         return f"ONCEWARD_SEED={self.seed}: {'; '.join(self.statements)}; {self.options}"
 
 
-def drawn(seed: int) -> Drawn:
+def random_table(seed: int) -> RandomTable:
     """The same for the same seed."""
     random = Random(seed)
-    one = Drawn(seed, seed)
+    one = RandomTable(seed, seed)
     mode = random.choice(("append", "logged", "upsert", "upsert", "upsert", "replace"))
     one.options = {"append": {}, "logged": {"two_phase": False}}.get(mode, {"mode": mode})
     one.options |= {"table": one.table}
@@ -243,7 +243,7 @@ def _row(random: Random, fields: dict[str, Draw], nulls: float) -> Row:
     return {name: None if random.random() < nulls else draw(random) for name, draw in fields.items()}
 
 
-def _draw_key(random: Random, one: Drawn) -> Draw:
+def _draw_key(random: Random, one: RandomTable) -> Draw:
     column, index, kind, values, one.key_of = random.choice(KEYS)
     one.options["keys"] = ["k"]
     one.columns["k"], one.schema["k"] = column, KINDS[kind][0]
@@ -257,7 +257,7 @@ def _draw_key(random: Random, one: Drawn) -> Draw:
     return _chosen(values)
 
 
-def _draw_column(random: Random, one: Drawn, fields: dict[str, Draw], name: str) -> None:
+def _draw_column(random: Random, one: RandomTable, fields: dict[str, Draw], name: str) -> None:
     kind = random.choice((*KINDS, "string", "string", "string"))
     one.schema[name], fields[name] = KINDS[kind]
     column = random.choice(COLUMNS[kind]) if random.random() < 0.97 else random.choice(OTHERS)
@@ -271,7 +271,7 @@ def _draw_column(random: Random, one: Drawn, fields: dict[str, Draw], name: str)
         fields[name] = lambda random: random.choice(few)
 
 
-def _draw_order_and_deletes(random: Random, one: Drawn, fields: dict[str, Draw]) -> None:
+def _draw_order_and_deletes(random: Random, one: RandomTable, fields: dict[str, Draw]) -> None:
     if random.random() < 0.4:
         one.options["order_by"] = "at"
         one.columns["at"], one.schema["at"] = "bigint", pa.int64()
@@ -282,7 +282,7 @@ def _draw_order_and_deletes(random: Random, one: Drawn, fields: dict[str, Draw])
         fields["gone"] = lambda random: random.random() < 0.3
 
 
-def _draw_table(random: Random, one: Drawn) -> None:
+def _draw_table(random: Random, one: RandomTable) -> None:
     persistence = ""
     if random.random() < 0.02:
         persistence, one.must_be_refused = "UNLOGGED ", "unlogged"
@@ -310,7 +310,7 @@ def _draw_table(random: Random, one: Drawn) -> None:
             one.statements.append(f"CREATE INDEX ON ~.{one.table} ({name})")
 
 
-def batch(one: Drawn, rows: list[Row]) -> pa.RecordBatch:
+def batch(one: RandomTable, rows: list[Row]) -> pa.RecordBatch:
     """As a slot hands them over. Times are drawn as numbers."""
 
     def array(name: str, kind: pa.DataType) -> pa.Array:

@@ -21,7 +21,7 @@ from onceward.sinks.postgres.errors import classify
 from .conftest import Place
 from .deliver import JOB, deliver, values
 from .expected_rows import comparable, expected, reading
-from .random_tables import TYPES, Drawn, Row, batch, drawn
+from .random_tables import TYPES, RandomTable, Row, batch, random_table
 
 pytestmark = pytest.mark.cluster
 TABLES = 60
@@ -44,7 +44,7 @@ def _large_epochs_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onceward.sinks.postgres.insert_only._MANY", 6)
 
 
-def play(place: Place, one: Drawn, counts: Counter[str]) -> None:
+def play(place: Place, one: RandomTable, counts: Counter[str]) -> None:
     for statement in one.statements:
         place.query(statement)
     sink = place.sink(**one.options).choose()
@@ -75,7 +75,7 @@ def raised(call: Callable[[], object], *kinds: type[Exception]) -> Exception | N
 
 
 def publish(
-    sink: AnySink, one: Drawn, slots: list[list[Row]], epoch: int, counts: Counter[str]
+    sink: AnySink, one: RandomTable, slots: list[list[Row]], epoch: int, counts: Counter[str]
 ) -> list[list[Row]] | None:
     """Deliver, without the rows that the sink names when it refuses; what was delivered."""
     batches = [[batch(one, slot)] for slot in slots]
@@ -103,7 +103,7 @@ def publish(
     return kept
 
 
-def compare(place: Place, one: Drawn, written: list[list[list[Row]]], epoch: int) -> None:
+def compare(place: Place, one: RandomTable, written: list[list[list[Row]]], epoch: int) -> None:
     is_there, should_be = Counter(found(place, one)), Counter(wanted(one, written))
     if is_there != should_be:
         # Not by assert: pytest would look for ever for the differences of two long texts.
@@ -111,18 +111,18 @@ def compare(place: Place, one: Drawn, written: list[list[list[Row]]], epoch: int
         raise AssertionError(f"after epoch {epoch}: missing {missing}\n    foreign {foreign}"[:2_000])
 
 
-def found(place: Place, one: Drawn) -> list[str]:
+def found(place: Place, one: RandomTable) -> list[str]:
     columns = {name: one.schema[name] for name in one.columns}
     texts = ", ".join(reading(name, kind, one.columns[name]) for name, kind in columns.items())
     rows = place.query(f"SELECT {texts} FROM ~.{one.table}")
     return sorted(_line(one, dict(zip(columns, row, strict=True))) for row in rows)
 
 
-def wanted(one: Drawn, written: list[list[list[Row]]]) -> list[str]:
+def wanted(one: RandomTable, written: list[list[list[Row]]]) -> list[str]:
     return sorted(_line(one, row) for row in expected(one, written))
 
 
-def _line(one: Drawn, row: dict[str, Any]) -> str:
+def _line(one: RandomTable, row: dict[str, Any]) -> str:
     return repr({name: comparable(row[name], one.schema[name], column) for name, column in one.columns.items()})
 
 
@@ -130,7 +130,7 @@ def play_all(place: Place, seeds: range) -> Counter[str]:
     counts: Counter[str] = Counter()
     failed = []
     for seed in seeds:
-        one = drawn(seed)
+        one = random_table(seed)
         try:
             play(place, one, counts)
         except Exception as error:
@@ -156,7 +156,7 @@ def test_what_stands_in_thousands_of_tables_is_what_was_sent(ready: Place, recor
 
 @pytest.mark.skipif("ONCEWARD_SEED" not in os.environ, reason="replays the seed in ONCEWARD_SEED")
 def test_replay_of_one_seed(ready: Place) -> None:
-    one = drawn(int(os.environ["ONCEWARD_SEED"]))
+    one = random_table(int(os.environ["ONCEWARD_SEED"]))
     print(one, *one.epochs, sep="\n")
     play(ready, one, Counter())
 

@@ -14,7 +14,7 @@ from onceward.testing.faults import FaultScope
 
 _CHANGING = ("EVALSHA", "EVAL", "HDEL", "HSET", "HSETNX", "SET", "SCRIPT LOAD")
 _fault_scope = FaultScope()
-crash_points = _fault_scope.inside
+crash_points = _fault_scope.life
 
 
 def install_crash_points(patch: pytest.MonkeyPatch) -> None:

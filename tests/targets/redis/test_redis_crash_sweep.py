@@ -52,15 +52,15 @@ class Worlds:
     """A world per history, and lives in it that can die inside the sink."""
 
     def __init__(self, case: SinkCase, server: RedisServer, reader: Reader) -> None:
-        self._cast, self._server, self._reader = case, server, reader
+        self._case, self._server, self._reader = case, server, reader
         self.traces: list[list[str]] = []
 
     def world(self) -> Harness:
         self._reader.client.flushdb()
-        subjects = [self._cast.shape.subject(self._server.url, self._reader, check=False, **self._cast.options)]
-        if self._cast.beside is not None:
-            subjects.append(self._cast.beside())
-        harness = Harness(*subjects, source=self._cast.source, rows_in_a_batch=1)
+        subjects = [self._case.shape.subject(self._server.url, self._reader, check=False, **self._case.options)]
+        if self._case.beside is not None:
+            subjects.append(self._case.beside())
+        harness = Harness(*subjects, source=self._case.source, rows_in_a_batch=1)
         self.traces.append(harness.trace)
         return harness
 
@@ -73,12 +73,12 @@ class Worlds:
 
 
 @pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_crash_points(monkeypatch: pytest.MonkeyPatch) -> None:
     install_crash_points(monkeypatch)
 
 
 @pytest.mark.parametrize("case", SINK_CASES, ids=lambda case: case.name)
-@pytest.mark.usefixtures("between")
+@pytest.mark.usefixtures("with_crash_points")
 def test_a_crash_at_any_point(case: SinkCase, server: RedisServer, reader: Reader, record_sweep: list[str]) -> None:
     worlds = Worlds(case, server, reader)
     points = worlds.sweep().points()
@@ -87,7 +87,7 @@ def test_a_crash_at_any_point(case: SinkCase, server: RedisServer, reader: Reade
 
 
 @pytest.mark.parametrize("case", [case for case in SINK_CASES if case.in_pairs], ids=lambda case: case.name)
-@pytest.mark.usefixtures("between")
+@pytest.mark.usefixtures("with_crash_points")
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
     case: SinkCase, server: RedisServer, reader: Reader, pair_sample: PairSample, record_sweep: list[str]
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
     record_sweep.append(f"Redis {case.name}: {points} points, {pairs} ordered pairs, {pair_sample}")
 
 
-@pytest.mark.usefixtures("between")
+@pytest.mark.usefixtures("with_crash_points")
 def test_a_decision_that_is_lost_while_a_part_is_in_does_not_repeat_it(server: RedisServer, reader: Reader) -> None:
     """Rows of a part prove that the epoch was decided: it is finished, and not computed again (scenario 6)."""
     case = SinkCase("counter", COUNTER, {"max_rows_per_script": 1}, SEVERAL_PARTS)

@@ -69,17 +69,17 @@ LEAVES: list[tuple[pa.DataType, Values]] = [
 KEYS = [leaf for leaf in LEAVES if leaf[0] in (pa.string(), pa.int64(), pa.bool_(), pa.date32(), pa.string_view())]
 
 
-def drawn(chance: random.Random, depth: int) -> tuple[pa.DataType, Values]:
+def random_type(chance: random.Random, depth: int) -> tuple[pa.DataType, Values]:
     """A type, and a way to draw its values. Null turns up everywhere but in keys."""
     shape = chance.random() if depth else 0.0
     if shape < 0.4:
         kind, leaf = chance.choice(LEAVES)
         return kind, _or_null(leaf)
     if shape < 0.6:
-        fields = [(name, *drawn(chance, depth - 1)) for name in chance.sample(NAMES, chance.randrange(1, 4))]
+        fields = [(name, *random_type(chance, depth - 1)) for name in chance.sample(NAMES, chance.randrange(1, 4))]
         kind = pa.struct([(name, inner) for name, inner, _ in fields])
         return kind, _or_null(lambda chance: {name: value(chance) for name, _, value in fields})
-    inner, value = drawn(chance, depth - 1)
+    inner, value = random_type(chance, depth - 1)
     if shape < 0.8:
         key, key_value = chance.choice(KEYS)
         entries = lambda chance: [*{key_value(chance): value(chance) for _ in range(_few(chance))}.items()]  # noqa: E731
@@ -193,7 +193,7 @@ def parsed(text: str) -> Any:
 def try_one(seed: int) -> int:
     """How many values were compared."""
     chance = random.Random(seed)
-    kind, value = drawn(chance, depth=3)
+    kind, value = random_type(chance, depth=3)
     column, values = column_of(chance, kind, [value(chance) for _ in range(chance.choice((0, 1, 2, 7, 40)))])
     texts = json_values(column)
     texts.validate(full=True)

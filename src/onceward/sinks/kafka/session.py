@@ -307,7 +307,7 @@ class Session:
 
     def _wait_for_open_transactions(self, name: str | None) -> None:
         """Once a session for each topic, before anything of ours stands in it. Topics that rows name are known only
-        when a transaction has begun: what is waited for in vain then aborts it, and all is tried again."""
+        when a transaction has begun: a wait that times out then aborts it, and all is tried again."""
         topic = self._topics.get(name) if name is not None and name not in self._clear else None
         if topic is not None:
             self._cluster.wait_for_open_transactions(topic.name, range(topic.partitions))

@@ -169,7 +169,7 @@ KEYS = ("int32", "int64", "string", "few strings", "date", "decimal", "four byte
 
 
 @dataclass
-class Drawn:
+class RandomTable:
     """A table, the stream for it, and rows."""
 
     mode: str
@@ -181,7 +181,7 @@ class Drawn:
     before: list[str] = field(default_factory=list)
 
 
-def draw(random: Random) -> Drawn:
+def random_table(random: Random) -> RandomTable:
     mode = random.choice(["append", "append", "upsert", "upsert", "replace"])
     names = random.sample(_NAMES, random.choice([1, 1, 2, 2, 3, 4]))
     kinds = [random.choice(list(STREAM)) for _ in names]
@@ -196,17 +196,19 @@ def draw(random: Random) -> Drawn:
     columns += [random.choice(["extra INT", "extra INT NOT NULL DEFAULT 5", "extra TIMESTAMP NOT NULL DEFAULT NOW()"])]
     columns += random.choices([[], ["must INT NOT NULL"], ["made INT AS (1)"]], [30, 1, 1])[0]
     schema = pa.schema([(name, STREAM[kind][0]) for name, kind in zip(names, kinds, strict=True)])
-    drawn = Drawn(mode, schema, _rows(random, names, kinds), f"CREATE OR REPLACE TABLE `rows` ({', '.join(columns)})")
-    drawn.options = {"keys": keys} if keys else {}
-    drawn.options |= {"two_phase": False} if mode == "append" and random.random() < 0.5 else {}
+    table = RandomTable(
+        mode, schema, _rows(random, names, kinds), f"CREATE OR REPLACE TABLE `rows` ({', '.join(columns)})"
+    )
+    table.options = {"keys": keys} if keys else {}
+    table.options |= {"two_phase": False} if mode == "append" and random.random() < 0.5 else {}
     if keys and random.random() < 0.4:
-        drawn.options["order_by"] = random.choice(names)
+        table.options["order_by"] = random.choice(names)
     if random.random() < 0.04:
         event = random.choice(["BEFORE INSERT", "AFTER INSERT", "BEFORE UPDATE"])
-        drawn.then.append(f"CREATE TRIGGER tell {event} ON `rows` FOR EACH ROW SET @told = 1")
+        table.then.append(f"CREATE TRIGGER tell {event} ON `rows` FOR EACH ROW SET @told = 1")
     if random.random() < 0.02:
-        drawn.then.append("ALTER TABLE `rows` ENGINE=MyISAM")
-    return drawn
+        table.then.append("ALTER TABLE `rows` ENGINE=MyISAM")
+    return table
 
 
 def _declared(random: Random, kind: str, *, is_key: bool) -> str:
