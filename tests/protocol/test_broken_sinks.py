@@ -101,6 +101,7 @@ def test_a_job_that_looks_back_stops_by_itself(kind: Kind) -> None:
         broken.DropsASlot,
         broken.PrunesWithoutWatermark,
         broken.ReceiptsOfNobody,
+        broken.TakesAnyReceipt,
     ],
 )
 def test_the_conformance_suite_refuses(kind: type) -> None:

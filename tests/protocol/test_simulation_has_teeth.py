@@ -44,7 +44,7 @@ def the_reaper_takes_undecided_work(patch: pytest.MonkeyPatch) -> None:
 
 
 def receipts_are_pruned_without_a_watermark(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MemoryTarget, "is_below_watermark", lambda self, job, sink, epoch: False)
+    patch.setattr(MemoryTarget, "settled", lambda self, job, sink: -1)
     patch.setattr(FakeTwoPhaseSink, "_may_be_pruned", lambda self, handle: False)
 
 

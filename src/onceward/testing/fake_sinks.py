@@ -25,6 +25,7 @@ from onceward.contracts import (
     WriteAheadSink,
 )
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
+from onceward.sinks.receipts import is_in
 from onceward.testing.fakes import Row
 
 
@@ -72,9 +73,9 @@ class MemoryTarget:
         """This job's, of all generations."""
         return [r for r in self.receipts.values() if (r.job, r.sink) == (job.name, sink)]
 
-    def is_below_watermark(self, job: JobIdentity, sink: SinkName, epoch: int) -> bool:
-        """Whether the epoch's receipts may have been pruned, so that their absence says nothing."""
-        return epoch <= self.watermarks.get((job, sink), -1)
+    def settled(self, job: JobIdentity, sink: SinkName) -> int:
+        """Up to which epoch receipts may have been pruned, so that their absence says nothing."""
+        return self.watermarks.get((job, sink), -1)
 
     def prune(self, job: JobIdentity, sink: SinkName, below: int) -> None:
         """Raise the watermark and drop the receipts under it, in one transaction."""
@@ -192,14 +193,13 @@ class FakeTransactionalSink(TransactionalWriteAheadSink):
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
     ) -> bool:
         """See `TransactionalWriteAheadSink`."""
-        if self.target.is_below_watermark(job, self.name, checkpoint_id) and all(slot.receipt for slot in slots):
-            return True
         read = [(values, [row for batch in values.read() for row in batch.to_pylist()]) for values in slots]
         # Reading takes time, in which another publisher may come first; from here on it is one step, or none.
         for values, rows in read:
             if values.receipt is not None:
                 key = (job, self.name, checkpoint_id, values.slot)
-                if key in self.target.receipts or self.target.is_below_watermark(job, self.name, checkpoint_id):
+                found = [self.target.receipts[key].fingerprint] if key in self.target.receipts else []
+                if is_in(values.receipt, found, settled=self.target.settled(job, self.name)):
                     continue
                 self.target.receipts[key] = values.receipt
             self.target.rows.extend(rows)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from onceward.contracts import Guarantee, Receipt, SlotValues, TransactionalWriteAheadSink, WriteAheadSink
+from onceward.errors import CheckpointRolledBack
 from onceward.identity import Fingerprint, JobIdentity
 from onceward.testing.conformance.base import AT, OTHER, SinkConformance, batches, job_named
 
@@ -61,6 +62,21 @@ class TransactionalConformance(SinkConformance):
         assert self.send(sink, 0, 0, 1)
         assert self.send(self.make_sink(), 0, 0, 1, version="again")
         assert self.ids() == [0, 1, 2, 3]
+        assert {row["version"] for row in self.read_rows()} == {"v"}
+
+    def test_a_receipt_of_other_rows_is_refused(self) -> None:
+        """Scenario 34: the checkpoint went back. To take the receipt for that of these rows would lose them."""
+        sink = self.make_sink()
+        assert self.send(sink, 0, 0)
+        values = self.values(sink, 0, 0, version="other")
+        assert values.receipt is not None
+        values = replace(values, receipt=replace(values.receipt, fingerprint=Fingerprint("fingerprint-of-other")))
+        try:
+            sink.send_transaction([values], self.job, 0, AT)
+        except CheckpointRolledBack:
+            pass
+        else:
+            raise AssertionError("rows were taken for sent by the receipt of others")
         assert {row["version"] for row in self.read_rows()} == {"v"}
 
     def test_only_the_slots_that_are_missing_are_sent(self) -> None:
