@@ -17,7 +17,7 @@ from onceward.recovery import TakeOver, execute, plan
 from onceward.testing.fake_sinks import FakeTwoPhaseSink, MemoryTarget
 from onceward.testing.simulate import Violation, WatchedLogs, simulate
 
-SEEDS = 1_000
+SEEDS = 5_000
 
 
 def lower_manifests_stay_valid(patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from onceward.epoch import (
     PendingTransaction,
     Publisher,
     PublishLimits,
+    RollbackDetector,
     RunContext,
     age_of,
     pending_transactions,
@@ -115,9 +116,9 @@ def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits 
             epoch=found.epoch,
             sink=found.sink,
         )
-    publisher = Publisher(context, limits)
-    publisher.commit_survivors([one for one in pending_transactions(context) if str(one.name) == transaction])
-    return publisher.publish_decided()
+    held = [one for one in pending_transactions(context) if str(one.name) == transaction]
+    RollbackDetector(context, limits).commit_survivors(held)
+    return Publisher(context, limits).publish_decided()
 
 
 def abort_by_hand(context: RunContext, transaction: str) -> None:

@@ -35,6 +35,22 @@ def plan_replay(
     `TargetRolledBack` when an epoch is missing that was not kept: publishing the later ones would leave a gap. Refused
     too, unless it is asked for, when a sink has newer epochs than one that it lacks.
     """
+    _, planned = _planned(context, limits, out_of_order=out_of_order)
+    return [replayed for replayed, *_ in planned]
+
+
+def replay(context: RunContext, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
+    """Do it, epoch by epoch; what was published again."""
+    context, planned = _planned(context, limits, out_of_order=out_of_order)
+    delivery = SinkDelivery(context, limits)
+    for _, sink, entry, manifest in planned:
+        delivery.deliver(sink, entry, manifest)
+    return [replayed for replayed, *_ in planned]
+
+
+def _planned(
+    context: RunContext, limits: PublishLimits | None, *, out_of_order: bool
+) -> tuple[RunContext, list[tuple[Replay, AnySink, SinkEntry, Manifest]]]:
     context = replace(context, receipts_at=receipts_places(context))
     keep = (limits or PublishLimits()).keep_receipts
     markers = newest_markers(context)
@@ -44,12 +60,12 @@ def plan_replay(
     if gone := [one for one in lost if not one.in_log or one.epoch not in kept]:
         raise rolled_back_target(gone, kept)
     planned = [
-        Replay(manifest.epoch, sink.name, tuple(slot.slot for slot in entry.slots), entry.rows)
+        (Replay(manifest.epoch, sink.name, tuple(slot.slot for slot in entry.slots), entry.rows), sink, entry, manifest)
         for sink, entry, manifest in _lacking(context, receipts)
     ]
     if not out_of_order:
-        _refuse_out_of_order(context, planned, receipts)
-    return planned
+        _refuse_out_of_order(context, [replayed for replayed, *_ in planned], receipts)
+    return context, planned
 
 
 def _refuse_out_of_order(context: RunContext, planned: Sequence[Replay], receipts: Sequence[Receipt]) -> None:
@@ -64,17 +80,6 @@ def _refuse_out_of_order(context: RunContext, planned: Sequence[Replay], receipt
                 "they replace each other by key, older values would win: restore the target once more, as it was, and "
                 "replay then, before the job is started",
             )
-
-
-def replay(context: RunContext, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
-    """Do it, epoch by epoch; what was published again."""
-    context = replace(context, receipts_at=receipts_places(context))
-    planned = plan_replay(context, limits, out_of_order=out_of_order)
-    delivery = SinkDelivery(context, replace(limits or PublishLimits(), look_back_after_failure=False))
-    receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
-    for sink, entry, manifest in _lacking(context, receipts):
-        delivery.deliver(sink, entry, manifest)
-    return planned
 
 
 def _lacking(context: RunContext, receipts: Sequence[Receipt]) -> Iterator[tuple[AnySink, SinkEntry, Manifest]]:

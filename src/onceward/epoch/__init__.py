@@ -12,10 +12,19 @@ from onceward.epoch.deliver import Outage, SinkDelivery, slot_values
 from onceward.epoch.exits import contradiction, exits
 from onceward.epoch.in_doubt import InDoubtSummary, InDoubtTracker, age_of, since_of
 from onceward.epoch.limits import PublishLimits
-from onceward.epoch.look_back import Missing, as_ranges, missing, newest_markers, rolled_back_target, survivors
+from onceward.epoch.look_back import (
+    Missing,
+    as_ranges,
+    came_back,
+    missing,
+    newest_markers,
+    rolled_back_target,
+    survivors,
+)
 from onceward.epoch.publish import Publisher
 from onceward.epoch.publisher_thread import PublisherThread
 from onceward.epoch.reap import PendingTransaction, abort_transactions, orphans, pending_transactions
+from onceward.epoch.rollback_detector import RollbackDetector
 from onceward.epoch.run_context import RunContext
 from onceward.epoch.run_status import RunStatus
 from onceward.epoch.stage import EpochAssignment, SinkAck, SlotAck, stage_slot
@@ -37,6 +46,7 @@ __all__ = [
     "Publisher",
     "PublisherThread",
     "ReportLost",
+    "RollbackDetector",
     "RunContext",
     "RunStatus",
     "Settle",
@@ -47,6 +57,7 @@ __all__ = [
     "abort_transactions",
     "age_of",
     "as_ranges",
+    "came_back",
     "contradiction",
     "decided_step",
     "exits",

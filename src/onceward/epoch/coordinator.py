@@ -11,6 +11,7 @@ from onceward.contracts.events import Begun, PreCommitted, Staged
 from onceward.epoch.deliver import SinkDelivery
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.reap import abort_transactions
+from onceward.epoch.rollback_detector import RollbackDetector
 from onceward.epoch.run_context import RunContext, notify
 from onceward.epoch.stage import EpochAssignment, SinkAck, SlotAck
 from onceward.epoch.takeover import highest_taken, take_over
@@ -148,7 +149,8 @@ class Coordinator:
         # The rows are out from here on: after a power loss it must be the same epoch that is delivered again.
         self._context.decisions.sync_barrier(assignment.epoch)
         manifest = replace(self._context.resolved.without(self._manifest(assignment, acks)), immediate=True)
-        delivery = SinkDelivery(self._context, limits)
+        rollbacks = RollbackDetector(self._context, limits)
+        delivery = SinkDelivery(self._context, limits, before_retry=rollbacks.after_failure)
         try:
             for sink in sinks:
                 if manifest.sinks[sink.name].slots:

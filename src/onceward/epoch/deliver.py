@@ -28,8 +28,6 @@ from onceward.contracts import (
 )
 from onceward.contracts.events import Delivered, Retried
 from onceward.epoch.exits import output_lost
-from onceward.epoch.housekeeping import Housekeeping
-from onceward.epoch.in_doubt import InDoubtTracker
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.run_context import RunContext, log
 from onceward.epoch.suspicion import Suspicion
@@ -52,17 +50,25 @@ class Outage:
 
 
 class SinkDelivery:
-    """Delivers for one run. `gave_up` is asked before each repetition: True ends the waiting at once."""
+    """Delivers for one run.
+
+    `gave_up` is asked before each repetition: True ends the waiting at once. `on_failure` is called at each failure,
+    `before_retry` before a call that failed is repeated: what it raises ends the delivery.
+    """
 
     def __init__(
-        self, context: RunContext, limits: PublishLimits | None = None, *, gave_up: Callable[[], bool] = lambda: False
+        self,
+        context: RunContext,
+        limits: PublishLimits | None = None,
+        *,
+        gave_up: Callable[[], bool] = lambda: False,
+        on_failure: Callable[[], None] = lambda: None,
+        before_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
-        self._gave_up = gave_up
+        self._gave_up, self._on_failure, self._before_retry = gave_up, on_failure, before_retry
         self.outage: Outage | None = None
-        self.in_doubt = InDoubtTracker(context)
-        self.housekeeping = Housekeeping(context, self._limits, self.in_doubt, self.deliver)
 
     def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
         """Bring one sink's slots to the target. Without receipts where the epoch is `immediate`."""
@@ -140,7 +146,7 @@ class SinkDelivery:
                     assert_never(outcome)
             self._watch_transaction_age(sink, manifest, failure)
             suspicion.falls_on(cause)
-            self.in_doubt.look_again()
+            self._on_failure()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._gave_up():
                 raise PublishFailed(
@@ -156,7 +162,7 @@ class SinkDelivery:
             clock.pause(after_s)
             backoff = min(backoff * 2, limits.max_backoff_s)
             if cause is not None:
-                self.housekeeping.look_back_after_failure()
+                self._before_retry()
 
     def _watch_transaction_age(self, sink: AnySink, manifest: Manifest, failure: str) -> None:
         """A transaction that the target will forget must not be waited for in silence."""

@@ -18,4 +18,3 @@ class PublishLimits:
     reap_every: int = 20
     keep_published: Retention = field(default_factory=Retention)
     look_back_every_s: float = 60.0
-    look_back_after_failure: bool = True

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from onceward.contracts import AnySink, Guarantee, Receipt
-from onceward.epoch.reap import PendingTransaction
+from onceward.epoch.reap import PendingTransaction, pending_transactions
 from onceward.epoch.run_context import RunContext
 from onceward.errors import TargetRolledBack
 from onceward.identity import SinkName
 from onceward.journal import Manifest, Marker
-from onceward.wal import is_segment
+from onceward.wal import WAL, is_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,21 @@ def named_by_marker(context: RunContext, one: PendingTransaction) -> Manifest | 
 def newest_markers(context: RunContext) -> list[Marker]:
     """All that are kept, in order; those that cannot be read are passed over."""
     return [marker for epoch in context.settled.epochs() if (marker := context.settled.legible(epoch)) is not None]
+
+
+def came_back(
+    context: RunContext, markers: Sequence[Marker], receipts: Sequence[Receipt], *, keep_receipts: int
+) -> list[PendingTransaction]:
+    """Transactions of settled epochs that a target which went back holds prepared again: they must be committed first.
+
+    `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either.
+    """
+    if not missing(context, markers, receipts, keep_receipts=keep_receipts):
+        return []
+    held = [one for one in pending_transactions(context) if one.sink != WAL]
+    if lost := missing(context, markers, receipts, held, keep_receipts=keep_receipts):
+        raise rolled_back_target(lost, context.kept.epochs())
+    return held
 
 
 def missing(

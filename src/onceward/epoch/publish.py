@@ -7,15 +7,17 @@ crash: commits answer "already", write-ahead sinks find their receipt, the marke
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from onceward.contracts.events import Decided, Settled
 from onceward.epoch.decided import EpochSurvey, ReportLost, Settle, decided_step, survey_epoch
 from onceward.epoch.deliver import Outage, SinkDelivery
 from onceward.epoch.exits import contradiction, exits, refuse_moved, with_exits
+from onceward.epoch.housekeeping import Housekeeping
+from onceward.epoch.in_doubt import InDoubtTracker
 from onceward.epoch.limits import PublishLimits
-from onceward.epoch.reap import PendingTransaction
+from onceward.epoch.rollback_detector import RollbackDetector
 from onceward.epoch.run_context import RunContext, log, notify
 from onceward.epoch.takeover import BETWEEN_LOOKS_S, LOOKS, settle_fates
 from onceward.errors import (
@@ -40,13 +42,21 @@ class Publisher:
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
-        self._delivery = SinkDelivery(context, self._limits, gave_up=gave_up)
-        self.in_doubt, self._housekeeping = self._delivery.in_doubt, self._delivery.housekeeping
+        self.in_doubt = InDoubtTracker(context)
+        self._rollbacks = RollbackDetector(context, self._limits, gave_up=gave_up)
+        self._housekeeping = Housekeeping(context, self._limits, self.in_doubt, self._rollbacks)
+        self._delivery = SinkDelivery(
+            context,
+            self._limits,
+            gave_up=gave_up,
+            on_failure=self.in_doubt.look_again,
+            before_retry=self._rollbacks.after_failure,
+        )
 
     @property
     def outage(self) -> Outage | None:
         """The delivery that is being repeated, if one is."""
-        return self._delivery.outage
+        return self._delivery.outage or self._rollbacks.outage
 
     def publish_decided(self) -> int:
         """Publish and settle every decided epoch; the watermark afterwards."""
@@ -196,7 +206,7 @@ class Publisher:
         if epoch % self._limits.reap_every == 0:
             self._or_put_off(self.sweep)
         else:
-            self._or_put_off(self._housekeeping.look_back_now_and_then)
+            self._or_put_off(self._rollbacks.now_and_then)
 
     def sweep_or_put_off(self) -> None:
         """See `sweep`."""
@@ -214,7 +224,3 @@ class Publisher:
     def sweep(self) -> None:
         """See `Housekeeping.sweep`."""
         self._housekeeping.sweep()
-
-    def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
-        """See `Housekeeping.commit_survivors`."""
-        self._housekeeping.commit_survivors(listed)

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, Storage
 from onceward.contracts.events import Listener
-from onceward.epoch import Coordinator, PendingTransaction, Publisher, PublishLimits, RunContext, newest_markers
+from onceward.epoch import (
+    Coordinator,
+    PendingTransaction,
+    PublishLimits,
+    RollbackDetector,
+    RunContext,
+    came_back,
+    newest_markers,
+)
 from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
@@ -48,7 +56,6 @@ from onceward.recovery.plan import Accept, Plan, Refuse, RepairLog, make_plan
 from onceward.recovery.repair import repair, repairs_needed
 from onceward.recovery.survey import Survey, take_survey
 from onceward.recovery.targets import (
-    came_back,
     receipts_places,
     refuse_moved_receipts,
     target_facts,
@@ -142,7 +149,7 @@ def _commit_survivors(
 ) -> Sequence[PendingTransaction]:
     """Commit what a target that went back holds prepared again of settled epochs; what it held."""
     if held := came_back(context, markers, survey.receipts, keep_receipts=limits.keep_receipts):
-        Publisher(context, limits).commit_survivors(held)
+        RollbackDetector(context, limits).commit_survivors(held)
     return held
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from onceward.contracts import Receipt, what_changed
-from onceward.epoch import PendingTransaction, RunContext, missing, pending_transactions, rolled_back_target
+from onceward.contracts import what_changed
+from onceward.epoch import RunContext
 from onceward.epoch.exits import refuse_moved
 from onceward.epoch.run_context import log
 from onceward.errors import DamagedFile, NewerFormat
 from onceward.identity import SinkName
 from onceward.journal import Marker, SinkEntry
-from onceward.wal import WAL
 
 
 def receipts_places(context: RunContext) -> Mapping[SinkName, str]:
@@ -70,18 +69,3 @@ def _waiting(context: RunContext) -> Iterator[tuple[int, SinkName, SinkEntry]]:
             continue  # Whether that matters is for the plan to say.
         if manifest is not None:
             yield from ((epoch, name, entry) for name, entry in context.resolved.without(manifest).sinks.items())
-
-
-def came_back(
-    context: RunContext, markers: Sequence[Marker], receipts: Sequence[Receipt], *, keep_receipts: int
-) -> list[PendingTransaction]:
-    """Transactions of settled epochs that a target which went back holds prepared again: they must be committed first.
-
-    `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either.
-    """
-    if not missing(context, markers, receipts, keep_receipts=keep_receipts):
-        return []
-    held = [one for one in pending_transactions(context) if one.sink != WAL]
-    if lost := missing(context, markers, receipts, held, keep_receipts=keep_receipts):
-        raise rolled_back_target(lost, context.kept.epochs())
-    return held
