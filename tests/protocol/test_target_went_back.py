@@ -147,11 +147,16 @@ def test_s78_it_is_noticed_while_the_job_runs() -> None:
 
 
 @in_log
-def test_s78_a_target_that_failed_is_asked_before_newer_epochs_go_there(kind: Callable[..., object]) -> None:
+@pytest.mark.parametrize("guarantee", [Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE])
+def test_s78_a_target_that_failed_is_asked_before_newer_epochs_go_there(
+    kind: Callable[..., object], guarantee: Guarantee
+) -> None:
+    """Also if the job asks for less by now, and its rows go there before the decision."""
     harness = Harness(fake(kind), source=SOURCE, limits=KEEPING)
     harness.life(until=0)
     backup = target_of(harness).backup()
     harness.life(until=1)
+    harness.guarantee = guarantee
 
     class FailsOver(DiesAt):
         """The connection is lost as epoch 2 is sent, and behind it stands the backup."""
@@ -168,7 +173,7 @@ def test_s78_a_target_that_failed_is_asked_before_newer_epochs_go_there(kind: Ca
     assert isinstance(ending.error, TargetRolledBack), ending
     assert {row["epoch"] for row in target_of(harness).rows} == {0}
     replay(context_of(harness))
-    harness.limits = PublishLimits(deadline_s=2.0)
+    harness.limits, harness.guarantee = PublishLimits(deadline_s=2.0), Guarantee.EXACTLY_ONCE
     harness.drain()
     assert harness.problems() == []
 
