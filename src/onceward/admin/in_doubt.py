@@ -74,8 +74,7 @@ def in_doubt(context: RunContext) -> list[InDoubt]:
 def _manifest(context: RunContext, epoch: int) -> Manifest | None:
     """The manifest that counts, without what a person took out of it; None too where it cannot be read."""
     try:
-        files = context.register.files(epoch)
-        manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
+        manifest = context.register.counted(epoch)
     except DamagedFile:
         return None
     return context.resolved.without(manifest) if manifest is not None else None

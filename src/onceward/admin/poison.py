@@ -77,8 +77,7 @@ def _first_unpublished(context: RunContext) -> Manifest | None:
     epoch = context.watermark() + 1
     if epoch > context.decisions.decided():
         return None
-    files = context.register.files(epoch)
-    return context.register.manifest(epoch, context.register.taken(epoch, files))
+    return context.register.counted(epoch)
 
 
 def _slots(context: RunContext, manifest: Manifest) -> list[tuple[TransactionalWriteAheadSink, list[SlotValues]]]:

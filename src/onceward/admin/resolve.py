@@ -147,8 +147,7 @@ def _manifest(context: RunContext, epoch: int) -> Manifest | None:
         marker = context.settled.legible(epoch)
         return marker.manifest if marker is not None else None
     try:
-        files = context.register.files(epoch)
-        return context.register.manifest(epoch, context.register.taken(epoch, files))
+        return context.register.counted(epoch)
     except DamagedFile:
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from onceward.contracts import Handle, TwoPhaseCommitSink
@@ -14,7 +14,7 @@ from onceward.wal import WAL
 
 @dataclass(frozen=True, slots=True)
 class PendingTransaction:
-    """A transaction or segment that no valid manifest accounts for and none ever will."""
+    """What a target, or the log, holds of this job: prepared, or begun and left. `orphans` finds those nobody wants."""
 
     sink: SinkName
     name: TransactionName
@@ -36,8 +36,8 @@ def transactions_of(context: RunContext, name: SinkName) -> Iterator[PendingTran
             yield from _named(name, sink.pending(context.job))
 
 
-def _named(sink: SinkName, handles: object) -> Iterator[PendingTransaction]:
-    for handle in handles:  # type: ignore[attr-defined]
+def _named(sink: SinkName, handles: Iterable[Handle]) -> Iterator[PendingTransaction]:
+    for handle in handles:
         name = TransactionName.parse(str(handle.get("transaction")))
         if name is not None:
             yield PendingTransaction(sink, name, handle)
@@ -62,17 +62,17 @@ def orphans(context: RunContext, listed: list[PendingTransaction] | None = None)
     accounted: dict[int, set[str] | None] = {}
     kept = context.kept.epochs()
     found = []
-    for orphan in listed:
-        epoch = orphan.name.epoch
+    for one in listed:
+        epoch = one.name.epoch
         if epoch <= watermark:
-            if _is_rubbish(context, orphan, kept):
-                found.append(orphan)
+            if _is_rubbish(context, one, kept):
+                found.append(one)
         elif epoch <= decided:
             if epoch not in accounted:
                 accounted[epoch] = _accounted(context, epoch)
             names = accounted[epoch]
-            if names is not None and str(orphan.name) not in names:
-                found.append(orphan)
+            if names is not None and str(one.name) not in names:
+                found.append(one)
     return found
 
 
@@ -94,7 +94,7 @@ def _accounted(context: RunContext, epoch: int) -> set[str] | None:
     if files.reserved - files.fates:
         return None
     try:
-        manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
+        manifest = context.register.counted(epoch, files)
     except DamagedFile:
         return None
     return manifest.transactions() if manifest is not None else None
@@ -102,15 +102,15 @@ def _accounted(context: RunContext, epoch: int) -> set[str] | None:
 
 def abort_transactions(context: RunContext, chosen: Callable[[TransactionName], bool]) -> int:
     """Abort everything pending whose name is chosen; how many that were."""
-    matching = [orphan for orphan in pending_transactions(context) if chosen(orphan.name)]
+    matching = [one for one in pending_transactions(context) if chosen(one.name)]
     abort_all(context, matching)
     return len(matching)
 
 
 def abort_all(context: RunContext, found: list[PendingTransaction]) -> None:
     """Abort these, each where it lives."""
-    for orphan in found:
-        if orphan.sink == WAL:
-            context.segments.remove(orphan.handle)
-        elif isinstance(sink := context.variant_for(orphan.sink, orphan.handle), TwoPhaseCommitSink):
-            sink.abort(orphan.handle)
+    for one in found:
+        if one.sink == WAL:
+            context.segments.remove(one.handle)
+        elif isinstance(sink := context.variant_for(one.sink, one.handle), TwoPhaseCommitSink):
+            sink.abort(one.handle)

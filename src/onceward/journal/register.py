@@ -130,6 +130,11 @@ class Register:
                 return takeover
         return 0
 
+    def counted(self, epoch: int, files: EpochFiles | None = None) -> Manifest | None:
+        """The manifest that counts, as far as anyone has fixed it yet; None while there is none. `files` are what was
+        listed of the epoch."""
+        return self.manifest(epoch, self.taken(epoch, self.files(epoch) if files is None else files))
+
     def forget(self, epoch: int) -> None:
         """Remove all of a settled epoch: manifests first, so that a crash leaves no manifest without its fates."""
         self._remove(epoch, self.files(epoch))

@@ -178,7 +178,7 @@ def _readable(read: Callable[[], T | None]) -> T | None:
 
 
 def _manifest(register: Register, epoch: int) -> Manifest | None:
-    return _readable(lambda: register.manifest(epoch, register.taken(epoch, register.files(epoch))))
+    return _readable(lambda: register.counted(epoch))
 
 
 def _settled_epoch(settled: SettledLog, logs: SparkLogs, epoch: int) -> EpochStatus:

@@ -62,7 +62,7 @@ def _waiting(context: RunContext) -> Iterator[tuple[int, SinkName, SinkEntry]]:
         if epoch not in waiting:
             continue
         try:
-            manifest = context.register.manifest(epoch, context.register.taken(epoch, files))
+            manifest = context.register.counted(epoch, files)
         except NewerFormat:
             raise
         except DamagedFile:
