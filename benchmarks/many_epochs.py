@@ -13,7 +13,7 @@ from onceward.history import EpochRecord, HistoryLog
 from onceward.history.record import SinkRecord
 from onceward.identity import Fingerprint, Generation, JobName, RunId, SinkName
 from onceward.journal import IdentityFile, IdentityRecord, Marker, SettledLog, SinkTotal
-from onceward.storage import LocalStorage, place_of
+from onceward.storage import LocalStorage, directory_id_of
 
 _TOGETHER = 500
 
@@ -26,7 +26,13 @@ def make_checkpoint(root: Path, *, epochs: int, slots: int, job: str = "page-vie
     storage = LocalStorage(folder)
     IdentityFile(storage).create(
         IdentityRecord(
-            0, JobName(job), Generation("5f1c2a7e"), (), -1, place_of(folder), guarantee=Guarantee("exactly-once")
+            0,
+            JobName(job),
+            Generation("5f1c2a7e"),
+            (),
+            -1,
+            directory_id_of(folder),
+            guarantee=Guarantee("exactly-once"),
         )
     )
     _logs(root, epochs)

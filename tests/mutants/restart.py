@@ -76,7 +76,7 @@ RULES = (
     Mutant(
         name="restart-no-secret-is-kept",
         rule="What is kept of an error has no password in it.",
-        file="restart/last_words.py",
+        file="restart/exit_report.py",
         old='_IN_URL.sub("***@", line)',
         new="line",
         tests=HISTORY,
@@ -116,7 +116,7 @@ RULES = (
     Mutant(
         name="restart-not-ready-without-a-driver",
         rule="The ready file goes when its driver does.",
-        file="restart/signs.py",
+        file="restart/notifier.py",
         old='self._remove()\n        notify_systemd(f"STATUS={self._name}: {why}"',
         new='notify_systemd(f"STATUS={self._name}: {why}"',
         tests=SUPERVISOR,

@@ -1,4 +1,4 @@
-"""The plan is a pure function: each row of the table in DESIGN §4, and each refusal of §5, without any storage."""
+"""The plan is a pure function: each row of the table in docs/architecture.md, and each refusal, without any storage."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

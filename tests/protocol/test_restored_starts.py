@@ -19,7 +19,7 @@ from onceward.restart import Reached
 from onceward.savepoints import consequences, restore_savepoint, take
 from onceward.savepoints.document import FILE
 from onceward.sinks import FileSink
-from onceward.storage import LocalStorage, place_of
+from onceward.storage import LocalStorage, directory_id_of
 from onceward.testing import Behaviour, DiesAt, DirectoryLogs, Finished, Harness, ManualClock
 
 ROLLBACK = Behaviour(accepted=frozenset({Accept.ROLLBACK}))
@@ -28,7 +28,7 @@ ROLLBACK = Behaviour(accepted=frozenset({Accept.ROLLBACK}))
 def job_at(place: Place, root: Path, *sinks: str) -> Harness:
     (root / "onceward").mkdir(parents=True, exist_ok=True)
     own = {"storage": LocalStorage(root / "onceward"), "logs": DirectoryLogs(root)}
-    return place.town.job(*sinks, ends=ENDS, directory_id=place_of(root / "onceward"), **own)
+    return place.town.job(*sinks, ends=ENDS, directory_id=directory_id_of(root / "onceward"), **own)
 
 
 def test_the_first_job_that_goes_on_after_the_first_start_of_its_copy_is_noticed_at_the_next_one(

@@ -36,7 +36,7 @@ from onceward.savepoints import (
 )
 from onceward.savepoints.copying import Pace
 from onceward.savepoints.document import CONTENT, FILE, KIND
-from onceward.storage import LocalStorage, place_of
+from onceward.storage import LocalStorage, directory_id_of
 from onceward.testing import Behaviour, DirectoryLogs, Failed, Finished, Harness, ManualClock
 
 ENDS = (4, 8, 12, 16, 20)
@@ -57,7 +57,7 @@ def restored(place: Place, path: Path, root: Path, **more: str) -> Harness:
     """A job on the restored checkpoint, with the targets of the first one."""
     restore_savepoint(path, root, **more)
     name = more.get("name", "job")
-    place_id = place_of(root / "onceward")
+    place_id = directory_id_of(root / "onceward")
     return place.town.job(
         ends=ENDS, storage=LocalStorage(root / "onceward"), logs=DirectoryLogs(root), directory_id=place_id, name=name
     )

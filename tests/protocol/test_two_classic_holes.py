@@ -1,4 +1,4 @@
-"""The two holes of every write-ahead sink, and how the receipt closes them (scenario 7; DESIGN §6)."""
+"""The two holes of every write-ahead sink, and how the receipt closes them (scenario 7)."""
 
 from collections.abc import Callable
 from datetime import datetime

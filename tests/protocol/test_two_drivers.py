@@ -1,4 +1,4 @@
-"""Two drivers on one checkpoint, stopped and woken at chosen operations (scenarios 9, 28 to 30; DESIGN §4).
+"""Two drivers on one checkpoint, stopped and woken at chosen operations (scenarios 9, 28 to 30).
 
 Each test is one interleaving of the list above `journal/register.py`. The random ones are in test_simulation.py, all
 of them, in the small, in tests/model.

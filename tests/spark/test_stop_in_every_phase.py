@@ -89,7 +89,7 @@ class Table(SQLiteSink):
         return super().send_transaction(slots, job, checkpoint_id, timestamp)
 
 
-class Signs:
+class Notifier:
     """Whom the driver tells how it fares."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def drive(job: Job, spark: SparkSession, *, stop_timeout_s: float = PATIENCE_S) 
         heartbeat_timeout_s=60.0,
         ready_file=None,
     )
-    signs = Signs()
+    signs = Notifier()
     try:
         return _run(job, spark, options, signs, threading.Event())
     finally:

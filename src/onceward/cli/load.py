@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from onceward.api import ApiConfig
 from onceward.errors import ConfigurationError, OncewardError
 from onceward.job import Job
-from onceward.spark.held import starting_nothing
+from onceward.spark.run_lock import starting_nothing
 
 
 def load_job(target: str) -> Job:

@@ -14,7 +14,7 @@ from onceward.cli.logs import Log, log_as
 from onceward.cli.supervise import supervise
 from onceward.durations import in_seconds
 from onceward.job import accepted_from
-from onceward.restart import NoRestart, RestartStrategy, Signs, ToSupervisor, strategy_from
+from onceward.restart import NoRestart, Notifier, RestartStrategy, ToSupervisor, strategy_from
 
 Api = Annotated[
     bool, typer.Option("--api", help="Let programs on this host ask the running job, and stop it: `onceward stop`.")
@@ -140,7 +140,7 @@ def _begin(options: RunOptions, supervisor: ToSupervisor | None, wanted: Restart
     if supervisor is not None:
         drive(job, options, supervisor)
     elif isinstance(strategy, NoRestart):
-        drive(job, options, Signs(job.name, options.ready_file))
+        drive(job, options, Notifier(job.name, options.ready_file))
     else:
         supervise(job, options, strategy)
 

@@ -16,7 +16,7 @@ from onceward.clock import SystemClock
 from onceward.durations import spoken
 from onceward.errors import RestartsExhausted
 from onceward.job import checkpoint_reached, life_log
-from onceward.restart import Life, Restarts, RestartStrategy, Signs, Supervisor, SupervisorLimits, describe
+from onceward.restart import Life, Notifier, Restarts, RestartStrategy, Supervisor, SupervisorLimits, describe
 
 if TYPE_CHECKING:
     from onceward.cli.run import RunOptions
@@ -35,7 +35,7 @@ def supervise(job: Job, options: RunOptions, strategy: RestartStrategy) -> None:
         job.name,
         lambda was_ready: [*_python(), "-m", "onceward", *options.arguments(with_accept=not was_ready)],
         restarts,
-        Signs(job.name, options.ready_file),
+        Notifier(job.name, options.ready_file),
         limits=SupervisorLimits(heartbeat_s=options.heartbeat_timeout_s, stop_s=options.stop_timeout_s),
         environment=_environment(),
     )

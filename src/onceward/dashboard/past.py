@@ -15,7 +15,7 @@ from onceward.journal import Diversions, Resolutions, unseal
 from onceward.journal.resolutions import describe as describe_resolution
 from onceward.recovery import describe, inspect_checkpoint
 from onceward.restart.history import Life, LifeLog
-from onceward.storage import place_of
+from onceward.storage import directory_id_of
 from onceward.verify.removed import PREFIX
 
 
@@ -100,7 +100,7 @@ def next_start(view: JobView) -> dict[str, Any] | None:
             sinks=(),
             storage=view.storage,
             decisions=view.logs,
-            directory_id=place_of(view.place.checkpoint / "onceward"),
+            directory_id=directory_id_of(view.place.checkpoint / "onceward"),
             clock=SystemClock(),
         )
     except OncewardError as error:

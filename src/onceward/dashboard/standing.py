@@ -14,7 +14,7 @@ Kind = Literal[
 MOVING_S: Final = 30.0
 """A job without an API counts as moving for so long after its newest file."""
 
-_MENDS: Final[Mapping[str, str]] = {
+_FIXES: Final[Mapping[str, str]] = {
     "RowsRejected": "onceward poison show {file}",
     "EpochLost": "onceward recover {checkpoint} --dry-run",
     "OutputLost": "onceward recover {checkpoint} --dry-run",
@@ -104,11 +104,11 @@ def _ended(seen: Seen, life: Life) -> Standing:
     if ended.how is How.STOPPED:
         return Standing("stopped", f"it was stopped, or came to the end of its input{_rest(seen)}")
     if ended.how is How.REFUSED:
-        return Standing("refused", told, _mend(seen, ended.error) or _again(seen))
+        return Standing("refused", told, _fix(seen, ended.error) or _again(seen))
     if ended.then is Then.RESTART and seen.watched:
         return Standing("restarting", f"life {life.number} ended: {told}")
     why = f"its restart strategy gave up: {told}" if ended.then is Then.GAVE_UP else told
-    return Standing("failed", f"{why}{_rest(seen)}", _mend(seen, ended.error) or _again(seen))
+    return Standing("failed", f"{why}{_rest(seen)}", _fix(seen, ended.error) or _again(seen))
 
 
 _HOW: Final[Mapping[How, str]] = {
@@ -121,8 +121,8 @@ _HOW: Final[Mapping[How, str]] = {
 }
 
 
-def _mend(seen: Seen, error: str | None) -> str:
-    return _MENDS.get(error or "", "").format(file=seen.file or "FILE", checkpoint=seen.checkpoint)
+def _fix(seen: Seen, error: str | None) -> str:
+    return _FIXES.get(error or "", "").format(file=seen.file or "FILE", checkpoint=seen.checkpoint)
 
 
 def _again(seen: Seen) -> str:

@@ -84,7 +84,7 @@ def timeline(rows: Sequence[Digest], first: int | None, last: int | None, *, bar
         "outcome": [row.outcome for row in newest],
         "rows": [row.rows for row in newest],
         "took": [row.took for row in newest],
-        "failed": [sum(map(_in_vain, attempts)) for attempts in shown],
+        "failed": [sum(map(_failed_s, attempts)) for attempts in shown],
         "failures": [sum(row.outcome == "failed" for one in group for row in one) for group in groups],
         "takeovers": [sum(bool(row.takeover) for one in group for row in one) for group in groups],
         "phases": {
@@ -101,7 +101,7 @@ def _by_epoch(rows: Iterable[Digest]) -> list[list[Digest]]:
     return list(found.values())
 
 
-def _in_vain(row: Digest) -> float:
+def _failed_s(row: Digest) -> float:
     return (row.took or 0.0) if row.outcome == "failed" else 0.0
 
 

@@ -73,7 +73,7 @@ class Coordinator:
         guarantee = self._running_as = self._guarantee_of(epoch)
         self._begun = epoch
         context.hooks.on_begin(epoch)
-        context.tell(Begun(epoch, context.clock.now(), barrier.timestamp, takeover, guarantee.value))
+        context.emit(Begun(epoch, context.clock.now(), barrier.timestamp, takeover, guarantee.value))
         assignment = EpochAssignment(
             job=context.job,
             epoch=epoch,
@@ -115,7 +115,7 @@ class Coordinator:
         """
         limits = limits or PublishLimits()
         epoch, context = assignment.epoch, self._context
-        context.tell(Staged(epoch, context.clock.now(), tuple(ack.as_event() for ack in acks)))
+        context.emit(Staged(epoch, context.clock.now(), tuple(ack.as_event() for ack in acks)))
         self._verify(assignment, acks)
         match self._running_as:
             case Guarantee.EXACTLY_ONCE:
@@ -128,7 +128,7 @@ class Coordinator:
             case Guarantee.AT_MOST_ONCE:
                 self._deliver(assignment, acks, assignment.sinks, replace(limits, deadline_s=0.0))
                 context.decisions.sync_barrier(epoch)
-        context.tell(PreCommitted(epoch, context.clock.now()))
+        context.emit(PreCommitted(epoch, context.clock.now()))
 
     def _verify(self, assignment: EpochAssignment, acks: Sequence[SlotAck]) -> None:
         """Fail the epoch, and abort it, unless all that is staged is there, seen from where it will be published."""

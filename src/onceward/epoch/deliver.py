@@ -29,8 +29,8 @@ from onceward.contracts import (
 from onceward.contracts.events import Delivered, Retried
 from onceward.epoch.exits import output_lost
 from onceward.epoch.limits import PublishLimits
+from onceward.epoch.rejected_row_search import RejectedRowSearch
 from onceward.epoch.run_context import RunContext, log
-from onceward.epoch.suspicion import Suspicion
 from onceward.epoch.watchdog import no_longer_than
 from onceward.errors import OncewardError, PublishFailed, attributed
 from onceward.identity import SinkName
@@ -76,7 +76,7 @@ class SinkDelivery:
         began_at = clock.now()
         with about(epoch=manifest.epoch, sink=sink.name):
             self._deliver(sink, entry, manifest)
-        self._context.tell(Delivered(manifest.epoch, clock.now(), sink.name, began_at, len(entry.slots), entry.rows))
+        self._context.emit(Delivered(manifest.epoch, clock.now(), sink.name, began_at, len(entry.slots), entry.rows))
 
     def _deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
         match sink:
@@ -121,7 +121,7 @@ class SinkDelivery:
         search: Callable[[], Sequence[RejectedRow]],
     ) -> None:
         clock, limits = self._context.clock, self._limits
-        suspicion = Suspicion(search, epoch=manifest.epoch, sink=sink.name)
+        search_rows = RejectedRowSearch(search, epoch=manifest.epoch, sink=sink.name)
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
         while True:
             cause: Exception | None = None
@@ -145,7 +145,7 @@ class SinkDelivery:
                 case _:
                     assert_never(outcome)
             self._watch_transaction_age(sink, manifest, failure)
-            suspicion.falls_on(cause)
+            search_rows.after_failure(cause)
             self._on_failure()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._gave_up():
@@ -157,7 +157,7 @@ class SinkDelivery:
                 ) from cause
             next_try = clock.now() + timedelta(seconds=after_s)
             self.outage = Outage(sink.name, manifest.epoch, failure, next_try)
-            self._context.tell(Retried(manifest.epoch, clock.now(), sink.name, failure))
+            self._context.emit(Retried(manifest.epoch, clock.now(), sink.name, failure))
             log.warning("epoch %d, sink %r: %s; trying again in %.1f s", manifest.epoch, sink.name, failure, after_s)
             clock.pause(after_s)
             backoff = min(backoff * 2, limits.max_backoff_s)

@@ -74,7 +74,7 @@ class Publisher:
 
     def _publish_epoch(self, epoch: int) -> None:
         notify(self._context.hooks.on_decision, epoch)
-        self._context.tell(Decided(epoch, self._context.clock.now()))
+        self._context.emit(Decided(epoch, self._context.clock.now()))
         found = self._survey(epoch)
         if self._context.watermark() >= epoch:
             # Another driver settled it since we last looked. That frees the names of its files, so the manifest just
@@ -202,7 +202,7 @@ class Publisher:
             context.segments.remove_epoch(epoch)
         context.register.forget(epoch)
         rows = {name: total.rows for name, total in totals.items()}
-        context.tell(Settled(epoch, context.clock.now(), rows))
+        context.emit(Settled(epoch, context.clock.now(), rows))
         if epoch % self._limits.reap_every == 0:
             self._or_put_off(self.sweep)
         else:

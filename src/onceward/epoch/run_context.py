@@ -55,7 +55,7 @@ class RunContext:
         """The write-ahead segments."""
         return SegmentStore(self.storage)
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Tell every listener of what has happened already; that one of them fails must not stop the epoch."""
         for listener in self.listeners:
             try:

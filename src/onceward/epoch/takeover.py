@@ -1,9 +1,9 @@
 """Taking an undecided epoch over from a driver that may be dead, or only asleep.
 
-The order is the whole point (DESIGN §4): reserve, *read the decision again*, fix the fate, read it once more, and only
-then abort, and remove what is void. Each step by itself may be the last one before a crash: a reservation without fate
-is refused by a publisher or stepped over by the next taker; a fate `taken` without an abort leaves orphans with a lower
-takeover number, which this epoch's next taker or the reaper removes.
+The order is all ("Two drivers on one checkpoint" in docs/architecture.md): reserve, *read the decision again*,
+fix the fate, read it once more, and only then abort, and remove what is void. Each step by itself may be the last one
+before a crash: a reservation without fate is refused by a publisher or stepped over by the next taker; a fate `taken`
+without an abort leaves orphans with a lower takeover number, which this epoch's next taker or the reaper removes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.current import hooks_for_checkpoint
 from onceward.spark.leftovers import remove_leftovers
 from onceward.spark.query_id import put_back, recorded_query
-from onceward.storage import LocalStorage, local_path, make_folders, place_of, sync_folder
+from onceward.storage import LocalStorage, directory_id_of, local_path, make_folders, sync_folder
 
 log = logging.getLogger("onceward")
 
@@ -94,7 +94,7 @@ def directory_id(folder: Path) -> str:
         sync_folder(folder.parent)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
-        return place_of(folder)
+        return directory_id_of(folder)
     except OSError as error:
         raise ConfigurationError(
             f"the checkpoint directory {folder.parent} cannot be written: {error.strerror}",

@@ -46,7 +46,6 @@ from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.spark.current import for_checkpoint
 from onceward.spark.defaults import check_settings, most_tasks, query_settings, wait_for_sources
 from onceward.spark.delivery import Delivery, DeliveryLimits
-from onceward.spark.held import Hold, hold
 from onceward.spark.operators import check_topology, planned_topology, record_topology
 from onceward.spark.options import refuse_async_progress, trigger_arguments
 from onceward.spark.progress import engine_reports
@@ -54,6 +53,7 @@ from onceward.spark.query_id import is_running_on, wait_for_name
 from onceward.spark.removal import remove_checkpoint
 from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
+from onceward.spark.run_lock import RunLock, lock_checkpoint
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_pipeline, check_retention
 from onceward.storage import local_path
@@ -155,7 +155,7 @@ class Job:
     def start(self, spark: SparkSession, *, accept: str | Iterable[str] = ()) -> Run:
         """Check, recover, and start; returns at once."""
         watchdog = Watchdog(SystemClock(), self.publish_deadline_s)
-        held = hold(local_path(self.checkpoint), self.name, watchdog)
+        lock = lock_checkpoint(local_path(self.checkpoint), self.name, watchdog)
         observers: Observers | None = None
         try:
             observers = Observers(
@@ -167,11 +167,11 @@ class Job:
                 traces_of=self.name if self.traces else None,
             )
             with about(job=self.name):
-                return self._started(spark, accept, watchdog, held, observers)
+                return self._started(spark, accept, watchdog, lock, observers)
         except BaseException:
             if observers is not None:
                 observers.close()
-            held.release()
+            lock.release()
             raise
 
     def stream(self, spark: SparkSession) -> DataFrame:
@@ -190,7 +190,7 @@ class Job:
         spark: SparkSession,
         accept: str | Iterable[str],
         watchdog: Watchdog,
-        held: Hold,
+        lock: RunLock,
         observers: Observers,
     ) -> Run:
         guarantee = Guarantee(self.guarantee)
@@ -222,12 +222,12 @@ class Job:
             output_mode=self.output_mode,
             checked=True,
             watchdog=watchdog,
-            hold=held,
+            lock=lock,
             observers=observers,
         )
         query = self._query(spark, frame, delivery)
         observers.recorder.ask(engine_reports(query))
-        held.given_to(delivery, lambda: query.isActive)
+        lock.given_to(delivery, lambda: query.isActive)
         return self._served(query, delivery, opened, watchdog, observers)
 
     def _query(self, spark: SparkSession, frame: DataFrame, delivery: Delivery) -> StreamingQuery:
@@ -268,11 +268,11 @@ class Job:
         if self.checkpointing.on_stop == "delete":
             root = local_path(self.checkpoint)
             with suppress(Fenced):
-                held = hold(root, self.name, watchdog)
+                lock = lock_checkpoint(root, self.name, watchdog)
                 try:
                     remove_checkpoint(root, opened.context)
                 finally:
-                    held.release()
+                    lock.release()
 
     @property
     def _limits(self) -> DeliveryLimits:
@@ -318,7 +318,7 @@ def foreach_batch(
     limits = DeliveryLimits(max_unpublished_epochs=max_unpublished_epochs, publish=publish)
     watchdog = Watchdog(SystemClock(), publish_deadline_s)
     observers = Observers(root, keep_history, sinks=[sink.name for sink in sinks])
-    held = hold(root, name, watchdog)
+    lock = lock_checkpoint(root, name, watchdog)
     try:
         opened = open_job_checkpoint(
             name=name,
@@ -338,14 +338,14 @@ def foreach_batch(
             output_mode=output_mode,
             checked=False,
             watchdog=watchdog,
-            hold=held,
+            lock=lock,
             observers=observers,
         )
     except BaseException:
-        held.release()
+        lock.release()
         raise
     # Where Spark does not tell, it runs until it is closed.
-    held.given_to(delivery, lambda: is_running_on(root) is not False)
+    lock.given_to(delivery, lambda: is_running_on(root) is not False)
     return delivery
 
 

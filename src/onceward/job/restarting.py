@@ -18,9 +18,9 @@ from onceward.clock import SystemClock
 from onceward.errors import DamagedFile, RestartsExhausted, StorageFailed
 from onceward.journal import IdentityFile, SettledLog
 from onceward.restart import (
+    ExitReport,
     GiveUp,
     How,
-    LastWords,
     LifeLog,
     NoRestart,
     Reached,
@@ -93,7 +93,7 @@ def _live(job: Job, spark: SparkSession, accept: str | Iterable[str], restarts: 
         code = exit_code_of(error)
         how = How.FAILED if code == MAY_BE_RESTARTED else How.REFUSED
         text = first_line(python_cause(error) or text_of(error))
-        words = LastWords(how, time.monotonic() - begun, exit_code=code, error=type(error).__name__, message=text)
+        words = ExitReport(how, time.monotonic() - begun, exit_code=code, error=type(error).__name__, message=text)
         decision = restarts.end(words, stopping=any(run.is_stopping for run in started))
         if isinstance(decision, RestartAfter) and _is_alive(spark):
             return decision
@@ -102,9 +102,9 @@ def _live(job: Job, spark: SparkSession, accept: str | Iterable[str], restarts: 
         raise
     except BaseException:
         # Interrupted while it started: somebody has asked for its end.
-        restarts.end(LastWords(How.STOPPED, time.monotonic() - begun))
+        restarts.end(ExitReport(How.STOPPED, time.monotonic() - begun))
         raise
-    restarts.end(LastWords(How.STOPPED, time.monotonic() - begun, exit_code=0))
+    restarts.end(ExitReport(How.STOPPED, time.monotonic() - begun, exit_code=0))
     return None
 
 

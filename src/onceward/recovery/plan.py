@@ -1,6 +1,7 @@
 """What to do about it: a pure function from a survey to steps. `onceward recover --dry-run` prints the same steps.
 
-The table of DESIGN §4, row by row, is `decided_step` and `_undecided`; the dangerous cases of §5 are `_refusals`.
+The table of docs/architecture.md ("Recovery"), row by row, is `decided_step` and `_undecided`; what must not be gone on
+from (a checkpoint that was copied, rolled back or begun anew) is in `_refusals`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is there: the engine's logs, the register, the watermark, the targets' receipts, and what they still hold.
 
-The order is fixed (DESIGN §4): decisions first, targets last. Whatever another driver does meanwhile can then only make
+The order is fixed: decisions first, targets last. Whatever another driver does meanwhile can then only make
 the survey look older than it is, and every step of the plan checks again before it acts.
 """
 

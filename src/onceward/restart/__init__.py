@@ -5,11 +5,11 @@
 """
 
 from onceward.restart.driver_process import kill_session
+from onceward.restart.exit_report import first_line
 from onceward.restart.history import How, Life, LifeLog, Reached
-from onceward.restart.last_words import first_line
-from onceward.restart.restarts import LastWords, Restarts, announce, describe
-from onceward.restart.signs import Signs
-from onceward.restart.spelling import strategy_from
+from onceward.restart.notifier import Notifier
+from onceward.restart.parse import strategy_from
+from onceward.restart.restarts import ExitReport, Restarts, announce, describe
 from onceward.restart.strategy import (
     Decision,
     ExponentialDelay,
@@ -28,21 +28,21 @@ from onceward.restart.wire import ToSupervisor
 __all__ = [
     "Decision",
     "End",
+    "ExitReport",
     "ExponentialDelay",
     "Failure",
     "FailureRate",
     "FixedDelay",
     "GiveUp",
     "How",
-    "LastWords",
     "Life",
     "LifeLog",
     "NoRestart",
+    "Notifier",
     "Reached",
     "RestartAfter",
     "RestartStrategy",
     "Restarts",
-    "Signs",
     "Supervisor",
     "SupervisorLimits",
     "ToSupervisor",

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from onceward.restart.signs import without_systemd
+from onceward.restart.notifier import without_systemd
 from onceward.restart.wire import ENVIRONMENT, Decoder, Message
 
 _LOOK_S: Final = 0.05

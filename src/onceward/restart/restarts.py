@@ -21,7 +21,7 @@ _ENDS: Final = (How.STOPPED, How.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class LastWords:
+class ExitReport:
     """How a life ended, as its watcher saw it."""
 
     how: How
@@ -78,7 +78,7 @@ class Restarts:
         self.lives = [*self.lives[1 - self._keep :], Life(begun.number, begun, None)]
         return begun
 
-    def end(self, words: LastWords, *, stopping: bool = False) -> Decision | None:
+    def end(self, words: ExitReport, *, stopping: bool = False) -> Decision | None:
         """The newest life has ended; what is to be done, None where nothing is: it was a clean end, a refusal, or
         somebody has asked for it."""
         life, now = self.lives[-1], self._clock.now()
@@ -113,7 +113,7 @@ class Restarts:
             log.warning("the history of restarts cannot be written: %s", error.message)
 
 
-def describe(words: LastWords | Ended) -> str:
+def describe(words: ExitReport | Ended) -> str:
     """How a life ended, in a few words."""
     match words.how:
         case How.STOPPED:
@@ -129,7 +129,7 @@ def describe(words: LastWords | Ended) -> str:
             return "vanished: nobody saw its end"
 
 
-def announce(name: str, ended: LastWords | Ended, decision: RestartAfter) -> str:
+def announce(name: str, ended: ExitReport | Ended, decision: RestartAfter) -> str:
     """The one line that a restart is worth: why, after how long, how many are left."""
     left = "" if decision.left is None else f", {decision.left} more allowed"
     return (

@@ -18,8 +18,8 @@ from typing import Any, Final
 from onceward.durations import spoken
 from onceward.restart.driver_process import DriverProcess
 from onceward.restart.history import How
-from onceward.restart.restarts import LastWords, Restarts, announce
-from onceward.restart.signs import Signs
+from onceward.restart.notifier import Notifier
+from onceward.restart.restarts import ExitReport, Restarts, announce
 from onceward.restart.strategy import Decision, GiveUp, RestartAfter
 from onceward.restart.wire import Beat, Failed, Message, Ready, Stopping
 
@@ -61,7 +61,7 @@ class Supervisor:
         name: str,
         command: Callable[[bool], Sequence[str]],
         restarts: Restarts,
-        signs: Signs,
+        signs: Notifier,
         *,
         limits: SupervisorLimits,
         environment: dict[str, str] | None = None,
@@ -101,7 +101,7 @@ class Supervisor:
             if decision is None:
                 return End(self._code_between_lives() if words.how in (How.KILLED, How.HUNG) else code, None, document)
 
-    def _announce(self, words: LastWords | None, decision: RestartAfter) -> None:
+    def _announce(self, words: ExitReport | None, decision: RestartAfter) -> None:
         ended = words if words is not None else self._restarts.lives[-1].ended
         if ended is not None:
             line = announce(self._name, ended, decision)
@@ -121,7 +121,7 @@ class Supervisor:
         reached = self._restarts.reached()
         return 0 if reached.settled >= reached.decided else MAY_BE_RESTARTED
 
-    def _live(self) -> tuple[LastWords, Mapping[str, Any] | None, int]:
+    def _live(self) -> tuple[ExitReport, Mapping[str, Any] | None, int]:
         """One driver, from its start to its end."""
         self._restarts.begin()
         begun = time.monotonic()
@@ -139,7 +139,7 @@ class Supervisor:
 class _Watch:
     """Over one driver."""
 
-    def __init__(self, driver: DriverProcess, signs: Signs, limits: SupervisorLimits, stop: threading.Event) -> None:
+    def __init__(self, driver: DriverProcess, signs: Notifier, limits: SupervisorLimits, stop: threading.Event) -> None:
         self._driver = driver
         self._signs = signs
         self._limits = limits
@@ -205,14 +205,14 @@ class _Watch:
         return heard
 
 
-def _last_words(code: int, lived_s: float, why_killed: str | None, said: Mapping[str, Any]) -> LastWords:
+def _last_words(code: int, lived_s: float, why_killed: str | None, said: Mapping[str, Any]) -> ExitReport:
     if why_killed is not None:
-        return LastWords(How.HUNG, lived_s, signal="SIGKILL", message=why_killed)
+        return ExitReport(How.HUNG, lived_s, signal="SIGKILL", message=why_killed)
     if code < 0:
-        return LastWords(How.KILLED, lived_s, signal=_signal_name(-code))
+        return ExitReport(How.KILLED, lived_s, signal=_signal_name(-code))
     how = How.STOPPED if code == 0 else How.REFUSED if code in _REFUSALS else How.FAILED
     error, message = (None if said.get(key) is None else str(said[key]) for key in ("error", "first_line"))
-    return LastWords(how, lived_s, exit_code=code, error=error, message=message)
+    return ExitReport(how, lived_s, exit_code=code, error=error, message=message)
 
 
 def _signal_name(number: int) -> str:

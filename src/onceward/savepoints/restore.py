@@ -26,7 +26,7 @@ from onceward.savepoints.document import CONTENT, SavedFile, Savepoint
 from onceward.savepoints.place import Unfinished, os_errors_as_storage_failed, unfinished
 from onceward.savepoints.progress import Progress
 from onceward.savepoints.schema_paths import is_description, made_absolute
-from onceward.storage import LocalStorage, place_after
+from onceward.storage import LocalStorage, directory_id_after
 from onceward.verify.files import Files
 from onceward.verify.logs import read_logs
 from onceward.verify.look import look
@@ -139,7 +139,7 @@ def _identified(savepoint: Savepoint, job: JobName, made: Unfinished, checkpoint
         generation=Generation(new_generation()),
         known=tuple(sorted({*savepoint.known, savepoint.generation})),
         adopted=decided,
-        directory_id=place_after(folder, checkpoint / "onceward"),
+        directory_id=directory_id_after(folder, checkpoint / "onceward"),
         query=query,
         guarantee=savepoint.guarantee,
         since=decided + 1 if savepoint.guarantee is not None else 0,

@@ -35,9 +35,9 @@ from onceward.spark.batches import BatchSize
 from onceward.spark.cause import in_one_line
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.first_rows import FirstRows, looks_small
-from onceward.spark.held import Hold
 from onceward.spark.probe import probe_folders
 from onceward.spark.query_id import refuse_another_query
+from onceward.spark.run_lock import RunLock
 from onceward.spark.schema import check_sinks
 from onceward.spark.source import check_retention
 from onceward.spark.staging import (
@@ -96,14 +96,14 @@ class Delivery:
         output_mode: str,
         checked: bool,
         watchdog: Watchdog,
-        hold: Hold,
+        lock: RunLock,
         observers: Observing,
     ) -> None:
         self._context = opened.context
         self._record = opened.record
         self._checkpoint = checkpoint
         self._watchdog = watchdog
-        self._hold = hold
+        self._lock = lock
         self._observers = observers
         self._coordinator = opened.coordinator
         self._limits = limits
@@ -240,7 +240,7 @@ class Delivery:
             self._publisher.close(timeout_s)
         finally:
             self._observers.close()
-            self._hold.release()
+            self._lock.release()
 
     def why_busy(self) -> str | None:
         """What is still going on after `close`, if anything."""
@@ -342,4 +342,4 @@ class Delivery:
         if error is not self._told_of and not isinstance(error, StopRequested):
             self._told_of = error
             kind, _, why = in_one_line(error).partition(": ")
-            self._context.tell(Failed(epoch, self._context.clock.now(), kind, why.partition("\n")[0]))
+            self._context.emit(Failed(epoch, self._context.clock.now(), kind, why.partition("\n")[0]))

@@ -3,7 +3,7 @@
 ::
 
     elsewhere = SecondHost.without(harness.sinks)
-    harness.life(conduct=Behaviour(runs_on=elsewhere.some(lambda epoch, slot: slot == 1)))
+    harness.life(behaviour=Behaviour(runs_on=elsewhere.some(lambda epoch, slot: slot == 1)))
 """
 
 from __future__ import annotations

@@ -185,9 +185,9 @@ def test_a_refusal_names_the_command_that_mends_it() -> None:
 def test_every_command_that_is_named_exists() -> None:
     from onceward import errors
     from onceward.cli.main import COMMANDS
-    from onceward.dashboard.standing import _MENDS
+    from onceward.dashboard.standing import _FIXES
 
-    for error, command in _MENDS.items():
+    for error, command in _FIXES.items():
         assert command.split()[1] in COMMANDS, command
         assert hasattr(errors, error), error
 

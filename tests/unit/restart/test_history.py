@@ -11,10 +11,10 @@ from onceward.errors import StorageFailed
 from onceward.journal import seal
 from onceward.restart import (
     Decision,
+    ExitReport,
     FixedDelay,
     GiveUp,
     How,
-    LastWords,
     LifeLog,
     Reached,
     RestartAfter,
@@ -27,9 +27,9 @@ from onceward.restart.history import Then, failures
 from onceward.storage import LocalStorage
 from onceward.testing import ManualClock
 
-KILLED = LastWords(How.KILLED, 3.0, signal="SIGKILL")
-STOPPED = LastWords(How.STOPPED, 3.0, exit_code=0)
-REFUSED = LastWords(How.REFUSED, 3.0, exit_code=2, error="ConfigurationError", message="no such table")
+KILLED = ExitReport(How.KILLED, 3.0, signal="SIGKILL")
+STOPPED = ExitReport(How.STOPPED, 3.0, exit_code=0)
+REFUSED = ExitReport(How.REFUSED, 3.0, exit_code=2, error="ConfigurationError", message="no such table")
 
 
 class Host:
@@ -45,7 +45,7 @@ class Host:
         log = LifeLog(self.storage, self.clock)
         return Restarts(self.strategy, log, self.clock, lambda: Reached(self.settled, self.settled))
 
-    def life(self, words: LastWords, process: Restarts | None = None, *, stopping: bool = False) -> Decision | None:
+    def life(self, words: ExitReport, process: Restarts | None = None, *, stopping: bool = False) -> Decision | None:
         restarts = process or self.process()
         restarts.begin()
         self.clock.pause(words.lived_s)
@@ -193,7 +193,7 @@ def test_a_restart_is_one_line(host: Host) -> None:
     assert announce("pv", KILLED, decision) == (
         "restarting pv in 10 s: killed by SIGKILL, after 3 s (failure 1 since an epoch was published, 2 more allowed)"
     )
-    failed = LastWords(How.FAILED, 61.0, exit_code=3, error="PublishFailed", message="away")
+    failed = ExitReport(How.FAILED, 61.0, exit_code=3, error="PublishFailed", message="away")
     unbounded = RestartAfter(0.5, "failure 9 since a life of 1 h")
     expected = "restarting pv in 0.5 s: PublishFailed: away, after 1 min 1 s (failure 9 since a life of 1 h)"
     assert announce("pv", failed, unbounded) == expected

@@ -27,10 +27,10 @@ from onceward.restart import (
     FixedDelay,
     How,
     LifeLog,
+    Notifier,
     Reached,
     Restarts,
     RestartStrategy,
-    Signs,
     Supervisor,
     SupervisorLimits,
 )
@@ -60,7 +60,7 @@ class Supervised:
     def supervisor(self, strategy: RestartStrategy, limits: SupervisorLimits = QUICK) -> Supervisor:
         log = LifeLog(LocalStorage(self.folder / "onceward"), SystemClock())
         restarts = Restarts(strategy, log, SystemClock(), lambda: self.reached)
-        signs = Signs("tiny", self.folder / "ready")
+        signs = Notifier("tiny", self.folder / "ready")
         return Supervisor("tiny", self._command, restarts, signs, limits=limits)
 
     def run(self, strategy: RestartStrategy, limits: SupervisorLimits = QUICK) -> End:
@@ -223,7 +223,7 @@ def test_the_ready_file_is_there_while_the_driver_is_ready(supervised: Callable[
 
 def test_a_ready_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--ready-file"):
-        Signs("tiny", tmp_path / "nowhere" / "ready")
+        Notifier("tiny", tmp_path / "nowhere" / "ready")
 
 
 def listen(systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:

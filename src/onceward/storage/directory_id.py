@@ -17,12 +17,12 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 _INODE, _PATH = "inode ", "path "
 
 
-def place_of(folder: Path) -> str:
+def directory_id_of(folder: Path) -> str:
     """The name of an existing directory."""
-    return place_after(folder, folder)
+    return directory_id_after(folder, folder)
 
 
-def place_after(folder: Path, final: Path) -> str:
+def directory_id_after(folder: Path, final: Path) -> str:
     """The name that a directory will have once a folder above it was renamed, so that its path is `final`."""
     resolved = folder.resolve()
     if has_stable_inodes(resolved):

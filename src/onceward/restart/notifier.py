@@ -30,7 +30,7 @@ def notify_systemd(*lines: str) -> None:
         sender.send("\n".join(lines).encode())
 
 
-class Signs:
+class Notifier:
     """Of one job. The ready file is touched at each heartbeat, so that its age tells as well."""
 
     def __init__(self, name: str, ready_file: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from onceward.sinks.mysql.background_load import BackgroundLoad
 
 
 def test_pieces_are_done_in_order_and_one_at_a_time() -> None:
-    beside, done, at_work = BackgroundLoad(), [], threading.Lock()
+    load, done, at_work = BackgroundLoad(), [], threading.Lock()
 
     def piece(number: int) -> None:
         assert at_work.acquire(blocking=False), "two at once"
@@ -16,9 +16,9 @@ def test_pieces_are_done_in_order_and_one_at_a_time() -> None:
         at_work.release()
 
     for number in range(50):
-        beside.do(lambda number=number: piece(number))
-    beside.wait()
-    beside.close()
+        load.do(lambda number=number: piece(number))
+    load.wait()
+    load.close()
     assert done == [(number, False) for number in range(50)]
 
 
@@ -27,23 +27,23 @@ def test_what_a_piece_raises_is_raised_by_the_next_call_once(then: str) -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    beside = BackgroundLoad()
-    beside.do(fail)
+    load = BackgroundLoad()
+    load.do(fail)
     with pytest.raises(ValueError, match="no"):
-        beside.wait() if then == "wait" else beside.do(fail)
-    beside.wait()
-    beside.close()
+        load.wait() if then == "wait" else load.do(fail)
+    load.wait()
+    load.close()
 
 
 def test_closing_waits_for_the_piece_on_its_way() -> None:
-    beside, may_end, ended = BackgroundLoad(), threading.Event(), []
+    load, may_end, ended = BackgroundLoad(), threading.Event(), []
 
     def slow() -> None:
         may_end.wait(30)
         ended.append(True)
 
-    beside.do(slow)
+    load.do(slow)
     threading.Timer(0.05, may_end.set).start()
-    beside.close()
+    load.close()
     assert ended == [True]
-    beside.close()
+    load.close()

@@ -31,7 +31,7 @@ class Holder(Protocol):
         ...
 
 
-class Hold:
+class RunLock:
     """One claim. `is_running` is asked when another start comes: a query that died has let go without a word."""
 
     def __init__(self, root: Path, name: str, watchdog: Watchdog) -> None:
@@ -75,7 +75,7 @@ class Hold:
         return self._watchdog.outstanding() if self._holder is None else self._holder.why_busy()
 
 
-_held: dict[Path, Hold] = {}
+_held: dict[Path, RunLock] = {}
 _lock = threading.Lock()
 
 
@@ -92,7 +92,7 @@ def starting_nothing(file: Path) -> Iterator[None]:
         _loaded.reset(before)
 
 
-def hold(root: Path, name: str, watchdog: Watchdog) -> Hold:
+def lock_checkpoint(root: Path, name: str, watchdog: Watchdog) -> RunLock:
     """Claim a checkpoint, by its resolved path, for a run that begins now."""
     if (file := _loaded.get()) is not None:
         raise ConfigurationError(
@@ -100,7 +100,7 @@ def hold(root: Path, name: str, watchdog: Watchdog) -> Hold:
             hint='put what starts it under `if __name__ == "__main__":`; then `onceward run`, the other commands and '
             "spark-submit all take the same file",
         )
-    mine = Hold(root, name, watchdog)
+    mine = RunLock(root, name, watchdog)
     with _lock:
         former = _held.get(root)
         if former is None:

@@ -12,14 +12,14 @@ FIRST_SEARCH = 3
 """After so many failures the rows are looked through, and again after each doubling."""
 
 
-class Suspicion:
+class RejectedRowSearch:
     """Of one delivery. `search` asks the sink which rows its target does not take."""
 
     def __init__(self, search: Callable[[], Sequence[RejectedRow]], *, epoch: int, sink: str) -> None:
         self._search, self._epoch, self._sink = search, epoch, sink
         self._failures, self._next_search = 0, FIRST_SEARCH
 
-    def falls_on(self, error: Exception | None) -> None:
+    def after_failure(self, error: Exception | None) -> None:
         """Count a failure; now and then look through the rows, and raise `RowsRejected` when some are at fault."""
         if error is None or isinstance(error, TryAgain):
             return

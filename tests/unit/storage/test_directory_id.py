@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from onceward.storage import LocalStorage, is_same_directory, place_of
-from onceward.storage.place import has_stable_inodes
+from onceward.storage import LocalStorage, directory_id_of, is_same_directory
+from onceward.storage.directory_id import has_stable_inodes
 
 MOUNTS = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -80,12 +80,12 @@ def test_s89_inodes_are_believed_by_the_kind_of_the_file_system(folder: str, sta
 
 
 def test_s89_where_inodes_change_the_place_is_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onceward.storage.place.has_stable_inodes", lambda folder: True)
-    assert place_of(tmp_path) == f"inode {tmp_path.stat().st_ino}"
-    monkeypatch.setattr("onceward.storage.place.has_stable_inodes", lambda folder: False)
+    monkeypatch.setattr("onceward.storage.directory_id.has_stable_inodes", lambda folder: True)
+    assert directory_id_of(tmp_path) == f"inode {tmp_path.stat().st_ino}"
+    monkeypatch.setattr("onceward.storage.directory_id.has_stable_inodes", lambda folder: False)
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
-    assert place_of(link) == place_of(tmp_path) == f"path {tmp_path.resolve()}"
+    assert directory_id_of(link) == directory_id_of(tmp_path) == f"path {tmp_path.resolve()}"
 
 
 @pytest.mark.parametrize(
