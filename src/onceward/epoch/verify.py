@@ -13,6 +13,7 @@ from onceward.contracts import AnySink, EngineWritten, Handle, TwoPhaseCommitSin
 from onceward.epoch.run_context import RunContext
 from onceward.epoch.stage import EpochAssignment, SlotAck
 from onceward.errors import OncewardError, StagedRowsMissing, TargetUnavailable
+from onceward.wal import is_segment
 
 _SHOWN = 3
 
@@ -37,7 +38,7 @@ def refuse_missing(context: RunContext, assignment: EpochAssignment, acks: Seque
 def _not_in_log(context: RunContext, acks: Sequence[SlotAck]) -> Iterator[str]:
     for ack in acks:
         for staged in ack.staged:
-            if "segment" in staged.handle:
+            if is_segment(staged.handle):
                 missing = context.segments.missing(staged.handle) or _too_few(staged.handle, ack)
                 if missing is not None:
                     yield _told(ack, missing)

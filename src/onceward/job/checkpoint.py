@@ -80,7 +80,7 @@ def inspect_job_checkpoint(
         sinks=sinks,
         storage=LocalStorage(root / "onceward"),
         decisions=SparkLogs(root),
-        directory_id=directory_id(root / "onceward") if root.is_dir() else "",
+        directory_id=existing_directory_id(root / "onceward"),
         clock=SystemClock(),
         accepted=accepted,
         name=JobName(name) if name is not None else None,
@@ -100,3 +100,8 @@ def directory_id(folder: Path) -> str:
             f"the checkpoint directory {folder.parent} cannot be written: {error.strerror}",
             hint="choose a directory that this user may create and write",
         ) from error
+
+
+def existing_directory_id(folder: Path) -> str:
+    """The same for one who only looks, and makes no directory; empty where there is none."""
+    return directory_id(folder) if folder.is_dir() else ""

@@ -12,8 +12,8 @@ from onceward.contracts import (
     Receipt,
 )
 from onceward.epoch import RunContext, Watchdog
-from onceward.errors import ConfigurationError
-from onceward.job.checkpoint import directory_id
+from onceward.identity import JobName
+from onceward.job.checkpoint import existing_directory_id
 from onceward.job.facade import Job
 from onceward.job.options import chosen_sinks
 from onceward.journal import IdentityFile
@@ -39,20 +39,14 @@ def job_parts(job: Job) -> Parts:
         sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee), Watchdog(SystemClock(), job.publish_deadline_s)),
         storage=LocalStorage(root / "onceward"),
         decisions=SparkLogs(root),
-        directory_id=directory_id(root / "onceward") if root.is_dir() else "",
+        directory_id=existing_directory_id(root / "onceward"),
         clock=SystemClock(),
     )
 
 
 def job_context(job: Job, *, past_damage: bool = False) -> RunContext:
     """A job's checkpoint and targets as they stand, for looking and for work by hand. Writes nothing."""
-    context, record = look_at(**job_parts(job), past_damage=past_damage)
-    if record.job != job.name:
-        raise ConfigurationError(
-            f"this checkpoint belongs to the job {record.job!r}, not to {job.name!r}",
-            hint="give each job its own checkpoint directory, or keep the job's name",
-        )
-    return context
+    return look_at(**job_parts(job), name=JobName(job.name), past_damage=past_damage)[0]
 
 
 def job_receipts(job: Job, checkpoint: str | os.PathLike[str]) -> tuple[Receipt, ...]:

@@ -199,7 +199,13 @@ def inspect_checkpoint(
             return make_plan(take_survey(plain, known_generations=frozenset(), is_identified=False), accepted)
     try:
         context, record = look_at(
-            sinks=sinks, storage=storage, decisions=decisions, directory_id=directory_id, clock=clock, accepted=accepted
+            sinks=sinks,
+            storage=storage,
+            decisions=decisions,
+            directory_id=directory_id,
+            clock=clock,
+            accepted=accepted,
+            name=name,
         )
     except CheckpointCopied as error:
         return Plan((Refuse(error),))
@@ -225,9 +231,11 @@ def look_at(
     directory_id: str,
     clock: Clock,
     accepted: frozenset[Accept] = frozenset(),
+    name: JobName | None = None,
     past_damage: bool = False,
 ) -> tuple[RunContext, IdentityRecord]:
-    """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused.
+    """A checkpoint as it stands, beside whoever may be running on it. Writes nothing; a copy is refused, and so is that
+    of another job than the one that is named.
 
     `past_damage`: for whoever is about to fix what a person has said before, and which can no longer be read.
     """
@@ -237,7 +245,7 @@ def look_at(
         if has_begun(decisions):
             hint = "a plain Spark query has: `onceward adopt CHECKPOINT --job FILE` takes it over"
         raise ConfigurationError("no onceward job has run on this checkpoint", hint=hint)
-    refuse_unlike(record, record.job, directory_id, accepted)
+    refuse_unlike(record, name or record.job, directory_id, accepted)
     context = RunContext(
         job=record.identity,
         run=new_run(),
