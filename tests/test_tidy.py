@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "onceward"
@@ -148,3 +148,19 @@ def test_nothing_is_left_for_later() -> None:
 
 def test_no_path_of_a_machine_is_written_down() -> None:
     expect_none(lines_matching(PATH_OF_A_MACHINE))
+
+
+def test_the_tree_in_the_architecture_names_every_package_and_no_other() -> None:
+    """Of `spark/` and `epoch/` every module: there one looks for the way of a row."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## The tree\n")[2].partition("\n## ")[0]
+    named = {
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)
+    }
+    there = {f"{path.name}/" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    there |= {path.name for path in PACKAGE.glob("*.py")}
+    for folder in ("spark", "epoch"):
+        there.remove(f"{folder}/")
+        there |= {f"{folder}/{path.name}" for path in (PACKAGE / folder).glob("*.py")}
+    there = {name for name in there if PurePath(name).name not in ("__init__.py", "__main__.py")}
+    assert sorted(named - {"sinks/receipts.py"}) == sorted(there)

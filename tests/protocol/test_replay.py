@@ -12,9 +12,9 @@ from onceward.admin import plan_replay, replay
 from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError, TargetRolledBack
 from onceward.identity import Fingerprint
+from onceward.job.retention import retention_from
 from onceward.journal import Marker, Retention
 from onceward.recovery.start import look_at
-from onceward.spark.retention import retention_from
 from onceward.testing import CrashAt, DiesAt, FakeTransactionalSink, Harness, Source
 from onceward.testing.sweep import distinct
 

@@ -25,8 +25,8 @@ from onceward.history import (
     phases,
     summary,
 )
+from onceward.job.retention import retention_from
 from onceward.journal import IdentityFile
-from onceward.spark.retention import retention_from
 from onceward.storage import LocalStorage, local_path
 
 checkpoints = Commands(help="What became of every epoch; is a checkpoint whole?")

@@ -38,6 +38,7 @@ from onceward.job.options import (
     refuse_output_mode,
 )
 from onceward.job.restarting import run_with_restarts
+from onceward.job.retention import retention_from
 from onceward.logs import about
 from onceward.operators import Topology, checked_names
 from onceward.recovery import Opened, Plan, describe
@@ -51,7 +52,6 @@ from onceward.spark.options import refuse_async_progress, trigger_arguments
 from onceward.spark.progress import engine_reports
 from onceward.spark.query_id import is_running_on, wait_for_name
 from onceward.spark.removal import remove_checkpoint
-from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.spark.run_lock import RunLock, lock_checkpoint
 from onceward.spark.schema import check_sinks

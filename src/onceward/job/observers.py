@@ -20,8 +20,8 @@ from onceward.dashboard.mounted import PATH, mounted_page
 from onceward.epoch import RunContext
 from onceward.history import HistoryLog, Recorder, log_event
 from onceward.identity import SinkName
+from onceward.job.retention import retention_from
 from onceward.savepoints import SavepointTasks
-from onceward.spark.retention import retention_from
 from onceward.spark.run import Run
 from onceward.storage import LocalStorage
 from onceward.traces import Traces
