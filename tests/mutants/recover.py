@@ -8,6 +8,7 @@ PLAN = ("tests/protocol/test_recovery_plan.py",)
 IDENTITY = ("tests/protocol/test_scenarios_identity.py",)
 STARTS = ("tests/protocol/test_starts.py",)
 WENT_BACK = ("tests/protocol/test_target_went_back.py",)
+WENT_BACK_TWICE = ("tests/protocol/test_target_went_back_twice.py",)
 ADOPT = ("tests/protocol/test_adopt.py",)
 EXITS = ("tests/protocol/test_exits.py",)
 RESTORED = ("tests/protocol/test_restored_starts.py",)
@@ -261,6 +262,22 @@ RULES = (
         old="                self._before_retry()\n",
         new="                pass\n",
         tests=WENT_BACK,
+    ),
+    Mutant(
+        name="target-that-fails-while-it-is-mended-is-asked-again",
+        rule="A target that fails while what came back is committed may have gone back further: it is asked again.",
+        file="epoch/rollback_detector.py",
+        old=", before_retry=self._look_before_retry\n",
+        new="\n",
+        tests=WENT_BACK_TWICE,
+    ),
+    Mutant(
+        name="what-came-back-is-committed-in-order",
+        rule="Of the transactions of settled epochs that a target holds again the oldest epoch's are committed first.",
+        file="epoch/look_back.py",
+        old="    return sorted(found, key=lambda pair: pair[1].epoch)\n",
+        new="    return found\n",
+        tests=WENT_BACK_TWICE,
     ),
     Mutant(
         name="older-epochs-are-not-replayed-over-newer-ones",

@@ -10,11 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Receipt, TransactionalWriteAheadSink
-from onceward.epoch import PublishLimits, RunContext, SinkDelivery, missing, newest_markers, rolled_back_target
+from onceward.epoch import (
+    PublishLimits,
+    RunContext,
+    SinkDelivery,
+    missing,
+    newest_markers,
+    pending_transactions,
+    rolled_back_target,
+)
 from onceward.errors import ConfigurationError
 from onceward.identity import SinkName
 from onceward.journal import Manifest, SinkEntry
 from onceward.recovery.targets import receipts_places
+from onceward.wal import WAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,9 @@ def _planned(
     markers = newest_markers(context)
     receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
     kept = context.kept.epochs()
-    lost = missing(context, markers, receipts, keep_receipts=keep)
+    # What is prepared again is committed at the next start.
+    held = [one for one in pending_transactions(context) if one.sink != WAL]
+    lost = missing(context, markers, receipts, held, keep_receipts=keep)
     if gone := [one for one in lost if not one.in_log or one.epoch not in kept]:
         raise rolled_back_target(gone, kept)
     planned = [

@@ -1,4 +1,4 @@
-"""Now and then, beside publishing: orphans, transactions that came back, targets that went back, what is kept."""
+"""Now and then, beside publishing: orphans, receipts and segments that were kept long enough, a look at the targets."""
 
 from __future__ import annotations
 

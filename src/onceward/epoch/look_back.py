@@ -30,7 +30,8 @@ class Missing:
 
 
 def survivors(context: RunContext, listed: Iterable[PendingTransaction]) -> list[tuple[PendingTransaction, Manifest]]:
-    """Of what the targets hold: the transactions of settled epochs that the marker names, with what the marker says."""
+    """Of what the targets hold: the transactions of settled epochs that the marker names, with what the marker says;
+    the oldest epochs first."""
     watermark = context.watermark()
     found = []
     for one in listed:
@@ -39,7 +40,7 @@ def survivors(context: RunContext, listed: Iterable[PendingTransaction]) -> list
         manifest = named_by_marker(context, one)
         if manifest is not None:
             found.append((one, manifest))
-    return found
+    return sorted(found, key=lambda pair: pair[1].epoch)
 
 
 def named_by_marker(context: RunContext, one: PendingTransaction) -> Manifest | None:
@@ -59,7 +60,8 @@ def newest_markers(context: RunContext) -> list[Marker]:
 def came_back(
     context: RunContext, markers: Sequence[Marker], receipts: Sequence[Receipt], *, keep_receipts: int
 ) -> list[PendingTransaction]:
-    """Transactions of settled epochs that a target which went back holds prepared again: they must be committed first.
+    """If a target went back: all that the targets hold pending of this job. What of it markers name (`survivors`) must
+    be committed before anything else.
 
     `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either.
     """

@@ -43,7 +43,7 @@ class Publisher:
         self._context = context
         self._limits = limits or PublishLimits()
         self.in_doubt = InDoubtTracker(context)
-        self._rollbacks = RollbackDetector(context, self._limits, gave_up=gave_up)
+        self._rollbacks = RollbackDetector(context, self._limits, gave_up=gave_up, on_failure=self.in_doubt.look_again)
         self._housekeeping = Housekeeping(context, self._limits, self.in_doubt, self._rollbacks)
         self._delivery = SinkDelivery(
             context,
@@ -56,7 +56,7 @@ class Publisher:
     @property
     def outage(self) -> Outage | None:
         """The delivery that is being repeated, if one is."""
-        return self._delivery.outage or self._rollbacks.outage
+        return self._rollbacks.outage or self._delivery.outage
 
     def publish_decided(self) -> int:
         """Publish and settle every decided epoch; the watermark afterwards."""

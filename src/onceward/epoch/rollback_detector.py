@@ -12,18 +12,34 @@ from onceward.epoch.look_back import came_back, newest_markers, survivors
 from onceward.epoch.reap import PendingTransaction
 from onceward.epoch.run_context import RunContext, log
 from onceward.errors import OncewardError
+from onceward.journal import Manifest
+
+
+class _MoreSurvivors(Exception):
+    """While survivors were committed, the target went back once more."""
+
+    def __init__(self, listed: Sequence[PendingTransaction]) -> None:
+        super().__init__()
+        self.listed = listed
 
 
 class RollbackDetector:
-    """Of one run. `gave_up` is as for `SinkDelivery`."""
+    """Of one run. `gave_up` and `on_failure` are as for `SinkDelivery`."""
 
     def __init__(
-        self, context: RunContext, limits: PublishLimits | None = None, *, gave_up: Callable[[], bool] = lambda: False
+        self,
+        context: RunContext,
+        limits: PublishLimits | None = None,
+        *,
+        gave_up: Callable[[], bool] = lambda: False,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
-        # It does not look back itself: while survivors are committed, everybody knows that the target went back.
-        self._delivery = SinkDelivery(context, self._limits, gave_up=gave_up)
+        self._delivery = SinkDelivery(
+            context, self._limits, gave_up=gave_up, on_failure=on_failure, before_retry=self._look_before_retry
+        )
+        self._committing: frozenset[str] = frozenset()
         self._looked_back_s = context.clock.monotonic()
 
     @property
@@ -33,13 +49,8 @@ class RollbackDetector:
 
     def after_failure(self) -> None:
         """A target that failed may have been exchanged for an older state of itself: it is asked before anything more
-        is published, or newer epochs would come before those that it lacks. While it does not answer, nobody knows."""
-        try:
-            self.look_back()
-        except OncewardError:
-            raise
-        except Exception as error:
-            log.debug("what the targets have cannot be looked at: %s: %s", type(error).__name__, error)
+        is published, or newer epochs would come before those that it lacks."""
+        self.commit_survivors(self._look_if_possible())
 
     def now_and_then(self) -> None:
         """While running, once a minute or so, after an epoch. A start looks by itself."""
@@ -48,24 +59,56 @@ class RollbackDetector:
 
     def look_back(self) -> None:
         """Has the target still what was published? What it holds prepared of that is committed."""
+        self.commit_survivors(self._look())
+
+    def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
+        """A target that went back holds transactions of settled epochs again: they are the only copy of their rows."""
+        while True:
+            try:
+                return self._commit(survivors(self._context, listed))
+            except _MoreSurvivors as more:
+                listed = more.listed
+
+    def _commit(self, found: Sequence[tuple[PendingTransaction, Manifest]]) -> None:
+        self._committing = _names(found)
+        for one, manifest in found:
+            entry = manifest.sinks[one.sink]
+            slots = tuple(slot for slot in entry.slots if slot.transaction == str(one.name))
+            sink = self._context.variant_for(one.sink, slots[0].handle)
+            if isinstance(sink, TwoPhaseCommitSink):
+                log.warning(
+                    "sink %r holds transaction %s of epoch %d, which was settled, again: it is committed",
+                    one.sink,
+                    one.name,
+                    manifest.epoch,
+                    extra={"epoch": manifest.epoch, "sink": one.sink, "transaction": str(one.name)},
+                )
+                self._delivery.deliver(sink, replace(entry, slots=slots), manifest)
+
+    def _look_before_retry(self) -> None:
+        """A commit failed: the target may have gone back further, and then more than was listed is to be committed,
+        the oldest first."""
+        listed = self._look_if_possible()
+        if _names(survivors(self._context, listed)) - self._committing:
+            raise _MoreSurvivors(listed)
+
+    def _look(self) -> list[PendingTransaction]:
         context = self._context
         self._looked_back_s = context.clock.monotonic()
         markers = newest_markers(context)
         receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
-        self.commit_survivors(came_back(context, markers, receipts, keep_receipts=self._limits.keep_receipts))
+        return came_back(context, markers, receipts, keep_receipts=self._limits.keep_receipts)
 
-    def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
-        """A target that went back holds transactions of settled epochs again: they are the only copy of their rows."""
-        for found, manifest in survivors(self._context, listed):
-            entry = manifest.sinks[found.sink]
-            slots = tuple(slot for slot in entry.slots if slot.transaction == str(found.name))
-            sink = self._context.variant_for(found.sink, slots[0].handle)
-            if isinstance(sink, TwoPhaseCommitSink):
-                log.warning(
-                    "sink %r holds transaction %s of epoch %d, which was settled, again: it is committed",
-                    found.sink,
-                    found.name,
-                    manifest.epoch,
-                    extra={"epoch": manifest.epoch, "sink": found.sink, "transaction": str(found.name)},
-                )
-                self._delivery.deliver(sink, replace(entry, slots=slots), manifest)
+    def _look_if_possible(self) -> list[PendingTransaction]:
+        """While the target does not answer, nobody knows."""
+        try:
+            return self._look()
+        except OncewardError:
+            raise
+        except Exception as error:
+            log.debug("what the targets have cannot be looked at: %s: %s", type(error).__name__, error)
+            return []
+
+
+def _names(found: Sequence[tuple[PendingTransaction, Manifest]]) -> frozenset[str]:
+    return frozenset(str(one.name) for one, _ in found)
