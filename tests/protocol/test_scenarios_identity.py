@@ -14,6 +14,7 @@ from onceward.errors import (
     ConfigurationError,
     EpochLost,
 )
+from onceward.identity import JobName
 from onceward.journal import IdentityFile
 from onceward.recovery import Accept, inspect_checkpoint
 from onceward.storage import local_path
@@ -283,6 +284,21 @@ def test_a_dry_run_tells_of_a_checkpoint_that_only_spark_knows(kind: Kind) -> No
     plan = inspect_checkpoint(**parts, name=lost.name)
     assert isinstance(plan.refusal, CheckpointUnknown)
     assert inspect_checkpoint(**parts, name=lost.name, accepted=frozenset({Accept.ADOPT})).refusal is None
+
+
+def test_a_dry_run_of_another_job_foretells_the_refusal() -> None:
+    town = OneTarget(FakeTwoPhaseSink)
+    harness = town.job(ends=(4,))
+    harness.drain()
+    plan = inspect_checkpoint(
+        sinks=harness.sinks,
+        storage=harness.storage,
+        decisions=harness.logs,
+        directory_id=harness.directory_id,
+        clock=harness.clock,
+        name=JobName("other"),
+    )
+    assert "belongs to the job 'job', not to 'other'" in str(plan.refusal)
 
 
 @KINDS

@@ -29,6 +29,9 @@ def test_a_sound_job_has_nothing_wrong_before_and_after_its_first_start(
     assert "first start" in before[-1].detail
     job.run(spark)
     assert list(examine(job, spark))[-1] == Finding("checkpoint", Severity.OK, "nothing is pending")
+    (*_, last) = examine(workspace.job(name="other"), spark)
+    assert last.severity is Severity.ERROR
+    assert "belongs to the job 'tested'" in last.detail
 
 
 def test_every_fault_is_found_in_one_go_and_nothing_is_written(workspace: SparkWorkspace, spark: SparkSession) -> None:

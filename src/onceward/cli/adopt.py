@@ -46,7 +46,7 @@ def adopt(
             f"the job {loaded.name!r} has another checkpoint: {loaded.checkpoint}",
             hint=f"say checkpoint={str(root)!r} in {job}",
         )
-    parts = job_parts(loaded)
+    parts = job_parts(loaded, makes_folder=True)
     found = propose_adoption(name=JobName(loaded.name), **parts, query=recorded_query(root))
     shown = list(found.lines)
     if found.in_flight is not None:

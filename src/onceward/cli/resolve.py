@@ -93,7 +93,7 @@ def identity(
 ) -> None:
     """The checkpoint's identity cannot be read: find out from what is staged and delivered, and write it down anew."""
     job = load_job(target)
-    parts = job_parts(job)
+    parts = job_parts(job, makes_folder=True)
     new = propose_identity(name=JobName(job.name), **parts, generation=generation)
     reason = ask(new.proposal.lines, yes=yes, because=because)
     write_identity(parts["storage"], new, by=who(), at=datetime.now(UTC), because=reason)

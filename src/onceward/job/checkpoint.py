@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from onceward.admin import warn_of_strays
@@ -88,20 +89,31 @@ def inspect_job_checkpoint(
 
 
 def directory_id(folder: Path) -> str:
-    """A name for the directory itself, by which a copy is noticed."""
-    try:
+    """A name for the directory itself, by which a copy is noticed. Makes the directory."""
+    with _refused_without_access(folder):
         make_folders(folder)
         sync_folder(folder.parent)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
-        return directory_id_of(folder)
+        return _id_of_writable(folder)
+
+
+def existing_directory_id(folder: Path) -> str:
+    """The same for one who only looks; empty where there is no such directory."""
+    with _refused_without_access(folder):
+        return _id_of_writable(folder) if folder.is_dir() else ""
+
+
+def _id_of_writable(folder: Path) -> str:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, "Permission denied")
+    return directory_id_of(folder)
+
+
+@contextmanager
+def _refused_without_access(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ConfigurationError(
             f"the checkpoint directory {folder.parent} cannot be written: {error.strerror}",
             hint="choose a directory that this user may create and write",
         ) from error
-
-
-def existing_directory_id(folder: Path) -> str:
-    """The same for one who only looks, and makes no directory; empty where there is none."""
-    return directory_id(folder) if folder.is_dir() else ""

@@ -13,7 +13,7 @@ from onceward.contracts import (
 )
 from onceward.epoch import RunContext, Watchdog
 from onceward.identity import JobName
-from onceward.job.checkpoint import existing_directory_id
+from onceward.job.checkpoint import directory_id, existing_directory_id
 from onceward.job.facade import Job
 from onceward.job.options import chosen_sinks
 from onceward.journal import IdentityFile
@@ -32,14 +32,15 @@ class Parts(TypedDict):
     clock: SystemClock
 
 
-def job_parts(job: Job) -> Parts:
-    """Of this job, as its options say. Writes nothing."""
+def job_parts(job: Job, *, makes_folder: bool = False) -> Parts:
+    """Of this job, as its options say. Writes nothing, but for who is about to write an identity into the folder."""
     root = local_path(job.checkpoint)
+    id_of = directory_id if makes_folder else existing_directory_id
     return Parts(
         sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee), Watchdog(SystemClock(), job.publish_deadline_s)),
         storage=LocalStorage(root / "onceward"),
         decisions=SparkLogs(root),
-        directory_id=existing_directory_id(root / "onceward"),
+        directory_id=id_of(root / "onceward"),
         clock=SystemClock(),
     )
 

@@ -22,7 +22,6 @@ from onceward.epoch import (
 )
 from onceward.epoch.run_context import log
 from onceward.errors import (
-    CheckpointCopied,
     CheckpointUnknown,
     ConfigurationError,
     Fenced,
@@ -189,7 +188,8 @@ def inspect_checkpoint(
 ) -> Plan:
     """The plan that the next start would carry out. Writes nothing. The job's name is needed on a checkpoint that has
     no identity yet."""
-    if name is not None and read_identity(storage) is None and has_begun(decisions):
+    record = read_identity(storage)
+    if name is not None and record is None and has_begun(decisions):
         plain = plain_context(name=name, sinks=sinks, storage=storage, decisions=decisions, clock=clock)
         try:
             refuse_staged(plain)
@@ -197,18 +197,14 @@ def inspect_checkpoint(
             return Plan((Refuse(error),))
         with failures_as_target_unavailable():
             return make_plan(take_survey(plain, known_generations=frozenset(), is_identified=False), accepted)
-    try:
-        context, record = look_at(
-            sinks=sinks,
-            storage=storage,
-            decisions=decisions,
-            directory_id=directory_id,
-            clock=clock,
-            accepted=accepted,
-            name=name,
-        )
-    except CheckpointCopied as error:
-        return Plan((Refuse(error),))
+    if record is not None:
+        try:
+            refuse_unlike(record, name or record.job, directory_id, accepted)
+        except OncewardError as error:
+            return Plan((Refuse(error),))
+    context, record = look_at(
+        sinks=sinks, storage=storage, decisions=decisions, directory_id=directory_id, clock=clock, accepted=accepted
+    )
     if repairs := repairs_needed(context):
         return Plan(tuple(RepairLog(one) for one in repairs))
     try:

@@ -256,6 +256,17 @@ def test_the_newest_epochs_are_listed_with_their_slots(unpublished: Harness, tmp
     assert (failed["summary"]["settled"], failed["summary"]["failed"]) == (2, 2)
 
 
+def test_a_checkpoint_of_another_job_is_looked_at_all_the_same(
+    unpublished: Harness, tmp_path: Path, job_file: Path
+) -> None:
+    """The name is one finding; what else is wrong is still told."""
+    job_file.write_text(job_file.read_text().replace("name='job'", "name='other'"))
+    (tmp_path / "checkpoint" / "commits" / "0").write_bytes(b"")
+    done = onceward("checkpoints", "verify", tmp_path / "checkpoint", "--job", job_file)
+    assert "belongs to the job 'job'" in " ".join(done.stdout.split())
+    assert "commits/0" in done.stdout
+
+
 @pytest.mark.parametrize("command", ["status", "checkpoints"])
 def test_a_command_that_reads_files_waits_for_nothing_else(command: str) -> None:
     code = f"import sys; from onceward.cli.main import command_with; command_with(['{command}']); print(*sys.modules)"
