@@ -34,6 +34,7 @@ from onceward.version import __version__
 if TYPE_CHECKING:
     from onceward.job import Job, foreach_batch
     from onceward.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+    from onceward.sinks.receipts import slots_to_send
     from onceward.spark.run import Run
 
 __all__ = [
@@ -69,4 +70,5 @@ __all__ = [
     "WriteAheadSink",
     "__version__",
     "foreach_batch",
+    "slots_to_send",
 ]

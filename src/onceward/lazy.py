@@ -1,5 +1,5 @@
-"""Names of the package that need PySpark or the supervisor's parts, imported when they are first asked for: the one
-takes half a second, the other a twentieth, and a command that only reads files needs neither."""
+"""Names of the package that need PySpark, the sinks or the supervisor's parts, imported when they are first asked for:
+the first takes half a second, the last a twentieth, and a command that only reads files needs none of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _MODULES = {
     "NoRestart": "onceward.restart",
     "Run": "onceward.spark.run",
     "foreach_batch": "onceward.job",
+    "slots_to_send": "onceward.sinks.receipts",
 }
 
 

@@ -19,7 +19,7 @@ from onceward.version import __version__
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
-_LAST_WORDS_S: Final = 5.0
+_SHUTDOWN_GRACE_S: Final = 5.0
 _STEPS: Final = {
     "stage": ("begun", "staged"),
     "manifest": ("staged", "pre_committed"),
@@ -79,7 +79,7 @@ class Traces:
         if self._own is not None:
             sending = threading.Thread(target=self._own.shutdown, name="onceward-traces", daemon=True)  # type: ignore[attr-defined]
             sending.start()
-            sending.join(_LAST_WORDS_S)
+            sending.join(_SHUTDOWN_GRACE_S)
 
 
 def _spans(record: EpochRecord) -> Iterator[tuple[str, datetime, datetime, dict[str, Any]]]:

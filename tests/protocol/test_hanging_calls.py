@@ -202,7 +202,7 @@ def thread_of(lock: Lock, monkeypatch: pytest.MonkeyPatch) -> PublisherThread:
         directory_id=harness.directory_id,
         clock=lock.clock,
     )
-    monkeypatch.setattr("onceward.epoch.publisher_thread._LAST_WORDS_S", 0.2)
+    monkeypatch.setattr("onceward.epoch.publisher_thread._SHUTDOWN_GRACE_S", 0.2)
     monkeypatch.setattr("onceward.epoch.publisher_thread._STILL_S", 0.2)
     return PublisherThread(context, PublishLimits(deadline_s=0.1), watchdog=lock.watchdog)
 

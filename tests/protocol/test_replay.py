@@ -12,7 +12,6 @@ from onceward.admin import plan_replay, replay
 from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError, TargetRolledBack
 from onceward.identity import Fingerprint
-from onceward.job.retention import retention_from
 from onceward.journal import Marker, Retention
 from onceward.recovery.start import look_at
 from onceward.testing import CrashAt, DiesAt, FakeTransactionalSink, Harness, Source
@@ -138,10 +137,10 @@ def test_retention_by_time_and_by_number() -> None:
     ],
 )
 def test_keep_published_is_a_number_of_epochs_or_a_time(text: str | int, wanted: Retention) -> None:
-    assert retention_from(text) == wanted
+    assert Retention.parse(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["soon", "-1 hours", "hours", -1, True, "5"])
 def test_keep_published_that_is_neither_is_refused(text: str | int) -> None:
     with pytest.raises(ConfigurationError, match="keep_published"):
-        retention_from(text)
+        Retention.parse(text)

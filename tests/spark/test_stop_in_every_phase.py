@@ -139,11 +139,11 @@ def drive(job: Job, spark: SparkSession, *, stop_timeout_s: float = PATIENCE_S) 
         heartbeat_timeout_s=60.0,
         ready_file=None,
     )
-    signs = Notifier()
+    notifier = Notifier()
     try:
-        return _run(job, spark, options, signs, threading.Event())
+        return _run(job, spark, options, notifier, threading.Event())
     finally:
-        assert signs.heard == ["ready", "stopping"]
+        assert notifier.heard == ["ready", "stopping"]
 
 
 def observed(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:

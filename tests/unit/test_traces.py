@@ -126,7 +126,7 @@ def test_a_collector_gets_them_by_the_usual_settings(monkeypatch: pytest.MonkeyP
 
 def test_a_collector_that_never_answers_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the connection and says nothing."""
-    monkeypatch.setattr("onceward.traces._LAST_WORDS_S", 0.2)
+    monkeypatch.setattr("onceward.traces._SHUTDOWN_GRACE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         traces = Traces("pv")

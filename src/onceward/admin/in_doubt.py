@@ -74,7 +74,7 @@ def in_doubt(context: RunContext) -> list[InDoubt]:
 def _manifest(context: RunContext, epoch: int) -> Manifest | None:
     """The manifest that counts, without what a person took out of it; None too where it cannot be read."""
     try:
-        manifest = context.register.counted(epoch)
+        manifest = context.register.valid_manifest(epoch)
     except DamagedFile:
         return None
     return context.resolved.without(manifest) if manifest is not None else None

@@ -77,7 +77,7 @@ def _first_unpublished(context: RunContext) -> Manifest | None:
     epoch = context.watermark() + 1
     if epoch > context.decisions.decided():
         return None
-    return context.register.counted(epoch)
+    return context.register.valid_manifest(epoch)
 
 
 def _slots(context: RunContext, manifest: Manifest) -> list[tuple[TransactionalWriteAheadSink, list[SlotValues]]]:

@@ -147,7 +147,7 @@ def _manifest(context: RunContext, epoch: int) -> Manifest | None:
         marker = context.settled.legible(epoch)
         return marker.manifest if marker is not None else None
     try:
-        return context.register.counted(epoch)
+        return context.register.valid_manifest(epoch)
     except DamagedFile:
         return None
 

@@ -152,7 +152,7 @@ def _named(context: RunContext, name: TransactionName, decided: int, watermark: 
     if name.epoch <= watermark:
         return _named_by_marker(context, name)
     try:
-        manifest = context.register.counted(name.epoch)
+        manifest = context.register.valid_manifest(name.epoch)
     except DamagedFile:
         return Verdict.WAIT, "the manifest of its epoch, which would tell whether it counts, cannot be read"
     if manifest is None or str(name) not in context.resolved.without(manifest).transactions():

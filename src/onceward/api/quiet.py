@@ -18,7 +18,7 @@ class QuietServer(Server):
     """
 
     def __init__(
-        self, app: App, *, connections: int, last_words_s: int, on_end: Callable[[], None] = lambda: None
+        self, app: App, *, connections: int, shutdown_grace_s: int, on_end: Callable[[], None] = lambda: None
     ) -> None:
         config = Config(
             app,
@@ -30,7 +30,7 @@ class QuietServer(Server):
             ws="none",
             limit_concurrency=connections,
             timeout_keep_alive=5,
-            timeout_graceful_shutdown=last_words_s,
+            timeout_graceful_shutdown=shutdown_grace_s,
         )
         super().__init__(config)
         self._on_end = on_end

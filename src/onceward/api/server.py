@@ -33,7 +33,7 @@ log = logging.getLogger("onceward")
 _THREADS: Final = 4
 """So many requests are worked on at once; each thread that asks Spark has a thread in the JVM."""
 _CONNECTIONS: Final = 64
-_LAST_WORDS_S: Final = 5.0
+_SHUTDOWN_GRACE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class ApiServer:
         if self._mounted is not None:
             other = self._mounted.app(served)
             app, ending = _Router(app, self._mounted.path, other), other.close
-        self._server = ServerBeneath(app, connections=_CONNECTIONS, last_words_s=1, on_end=ending)
+        self._server = ServerBeneath(app, connections=_CONNECTIONS, shutdown_grace_s=1, on_end=ending)
         # From here on whoever comes waits, if only for a moment: the file must not name a server that refuses.
         self._socket.listen(_CONNECTIONS)
         self._thread = threading.Thread(target=self._work, name="onceward-api", daemon=True)
@@ -106,7 +106,7 @@ class ApiServer:
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_LAST_WORDS_S)
+            self._thread.join(_SHUTDOWN_GRACE_S)
         self._socket.close()
 
     def _forget(self) -> None:

@@ -25,8 +25,7 @@ from onceward.history import (
     phases,
     summary,
 )
-from onceward.job.retention import retention_from
-from onceward.journal import IdentityFile
+from onceward.journal import IdentityFile, Retention
 from onceward.storage import LocalStorage, local_path
 
 checkpoints = Commands(help="What became of every epoch; is a checkpoint whole?")
@@ -107,7 +106,7 @@ def prune(
     keep: Annotated[str, typer.Option(help='How much to keep: a number of epochs, or a time such as "30 days".')],
 ) -> None:
     """Remove old history. Nothing else rests on it; a job does so by itself, by its option keep_history."""
-    retention = retention_from(int(keep) if keep.strip().isdigit() else keep, option="--keep")
+    retention = Retention.parse(int(keep) if keep.strip().isdigit() else keep, option="--keep")
     gone = _history(checkpoint).prune(retention, datetime.now(UTC))
     out.print(f"removed {gone:,} records; files that also hold newer ones stay whole")
 

@@ -85,7 +85,7 @@ def unsettled(view: JobView) -> list[tuple[int, Manifest]]:
 
 def _manifest(register: Register, epoch: int, files: EpochFiles) -> Manifest | None:
     try:
-        return register.counted(epoch, files)
+        return register.valid_manifest(epoch, files)
     except DamagedFile:
         return None
 

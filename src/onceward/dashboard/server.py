@@ -11,7 +11,7 @@ from onceward.dashboard.config import DashboardConfig
 from onceward.dashboard.places import Places
 
 _CONNECTIONS: Final = 256
-_LAST_WORDS_S: Final = 2
+_SHUTDOWN_GRACE_S: Final = 2
 
 
 class DashboardServer:
@@ -35,7 +35,7 @@ class DashboardServer:
         from onceward.dashboard.app import dashboard_app
 
         app = dashboard_app(self._places, self._config, self.token, actor=self._actor)
-        server = QuietServer(app, connections=_CONNECTIONS, last_words_s=_LAST_WORDS_S, on_end=app.close)
+        server = QuietServer(app, connections=_CONNECTIONS, shutdown_grace_s=_SHUTDOWN_GRACE_S, on_end=app.close)
         self._socket.listen(_CONNECTIONS)
         on_ready()
         try:

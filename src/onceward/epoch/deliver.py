@@ -121,7 +121,7 @@ class SinkDelivery:
         search: Callable[[], Sequence[RejectedRow]],
     ) -> None:
         clock, limits = self._context.clock, self._limits
-        search_rows = RejectedRowSearch(search, epoch=manifest.epoch, sink=sink.name)
+        row_search = RejectedRowSearch(search, epoch=manifest.epoch, sink=sink.name)
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
         while True:
             cause: Exception | None = None
@@ -145,7 +145,7 @@ class SinkDelivery:
                 case _:
                     assert_never(outcome)
             self._watch_transaction_age(sink, manifest, failure)
-            search_rows.after_failure(cause)
+            row_search.after_failure(cause)
             self._on_failure()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._gave_up():

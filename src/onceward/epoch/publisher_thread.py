@@ -16,7 +16,7 @@ from onceward.logs import about
 
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
-_LAST_WORDS_S = 5.0
+_SHUTDOWN_GRACE_S = 5.0
 """What is left for a failing delivery to say why, once nobody wants to wait for it any more."""
 _STILL_S = 60.0
 """How much longer than a delivery may take nothing has to move until it is taken for stuck (a disk that hangs)."""
@@ -91,7 +91,7 @@ class PublisherThread:
         else:
             self._thread.join(timeout_s)
         self._hurry.set()
-        self._thread.join(_LAST_WORDS_S)
+        self._thread.join(_SHUTDOWN_GRACE_S)
         if self._thread.is_alive():
             raise PublishFailed(
                 f"publishing did not end within {'its deadline' if timeout_s is None else f'{timeout_s:.0f} s'}: "

@@ -59,7 +59,7 @@ def orphans(context: RunContext, listed: list[PendingTransaction] | None = None)
         return []
     decided = context.decisions.decided()
     watermark = context.watermark()
-    accounted: dict[int, set[str] | None] = {}
+    named: dict[int, set[str] | None] = {}
     kept = context.kept.epochs()
     found = []
     for one in listed:
@@ -68,9 +68,9 @@ def orphans(context: RunContext, listed: list[PendingTransaction] | None = None)
             if _is_rubbish(context, one, kept):
                 found.append(one)
         elif epoch <= decided:
-            if epoch not in accounted:
-                accounted[epoch] = _accounted(context, epoch)
-            names = accounted[epoch]
+            if epoch not in named:
+                named[epoch] = _named_by_manifest(context, epoch)
+            names = named[epoch]
             if names is not None and str(one.name) not in names:
                 found.append(one)
     return found
@@ -88,13 +88,13 @@ def _is_rubbish(context: RunContext, found: PendingTransaction, kept: frozenset[
     return str(found.name) not in named
 
 
-def _accounted(context: RunContext, epoch: int) -> set[str] | None:
+def _named_by_manifest(context: RunContext, epoch: int) -> set[str] | None:
     """The transactions that the valid manifest of a decided epoch names; None when there is none to go by."""
     files = context.register.files(epoch)
     if files.reserved - files.fates:
         return None
     try:
-        manifest = context.register.counted(epoch, files)
+        manifest = context.register.valid_manifest(epoch, files)
     except DamagedFile:
         return None
     return manifest.transactions() if manifest is not None else None

@@ -3,7 +3,7 @@
 Nothing of *stage → decide → publish → settle → recover* rests on it. It may have gaps where a driver was killed.
 """
 
-from onceward.history.event_log import log_event
+from onceward.history.debug_log import log_event
 from onceward.history.log import HistoryLog
 from onceward.history.phases import PHASES, duration_s, phases
 from onceward.history.record import EpochRecord, SinkRecord, folded

@@ -19,7 +19,7 @@ log = logging.getLogger("onceward")
 _EVERY_S: Final = 1.0
 _REPORT_WITHIN_S: Final = 5.0
 """What Spark has to say of an epoch comes after its decision; a record is not held back for longer than this."""
-_LAST_WORDS_S: Final = 5.0
+_SHUTDOWN_GRACE_S: Final = 5.0
 _HOUSEKEEPING: Final = 64
 
 
@@ -85,7 +85,7 @@ class Recorder:
             self._closing = True
             self._changed.notify_all()
         if self._thread.ident is not None:
-            self._thread.join(_LAST_WORDS_S)
+            self._thread.join(_SHUTDOWN_GRACE_S)
 
     def _work(self) -> None:
         while True:

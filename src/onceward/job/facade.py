@@ -38,7 +38,7 @@ from onceward.job.options import (
     refuse_output_mode,
 )
 from onceward.job.restarting import run_with_restarts
-from onceward.job.retention import retention_from
+from onceward.journal import Retention
 from onceward.logs import about
 from onceward.operators import Topology, checked_names
 from onceward.recovery import Opened, Plan, describe
@@ -126,9 +126,9 @@ class Job:
             raise ConfigurationError(
                 "pipeline is not a function", hint="give a function that takes a SparkSession and returns a DataFrame"
             )
-        retention_from(self.keep_history, option="keep_history")
+        Retention.parse(self.keep_history, option="keep_history")
         check_api(self.api)
-        if retention_from(self.keep_published).keeps_any and self.checkpointing.on_stop == "delete":
+        if Retention.parse(self.keep_published).keeps_any and self.checkpointing.on_stop == "delete":
             raise ConfigurationError(
                 "keep_published keeps rows in the checkpoint, and on_stop='delete' removes it", hint="drop one of them"
             )
@@ -288,7 +288,7 @@ class Job:
     @property
     def publish_limits(self) -> PublishLimits:
         """How patient the publisher is, and what it keeps: for a run, and for every command that publishes."""
-        return PublishLimits(deadline_s=self.publish_deadline_s, keep_published=retention_from(self.keep_published))
+        return PublishLimits(deadline_s=self.publish_deadline_s, keep_published=Retention.parse(self.keep_published))
 
 
 def foreach_batch(
@@ -314,7 +314,7 @@ def foreach_batch(
     """
     checked_name("job", name)
     wanted, root = checked_guarantee(guarantee), local_path(checkpoint)
-    publish = PublishLimits(deadline_s=publish_deadline_s, keep_published=retention_from(keep_published))
+    publish = PublishLimits(deadline_s=publish_deadline_s, keep_published=Retention.parse(keep_published))
     limits = DeliveryLimits(max_unpublished_epochs=max_unpublished_epochs, publish=publish)
     watchdog = Watchdog(SystemClock(), publish_deadline_s)
     observers = Observers(root, keep_history, sinks=[sink.name for sink in sinks])

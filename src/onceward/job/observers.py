@@ -20,7 +20,7 @@ from onceward.dashboard.mounted import PATH, mounted_page
 from onceward.epoch import RunContext
 from onceward.history import HistoryLog, Recorder, log_event
 from onceward.identity import SinkName
-from onceward.job.retention import retention_from
+from onceward.journal import Retention
 from onceward.savepoints import SavepointTasks
 from onceward.spark.run import Run
 from onceward.storage import LocalStorage
@@ -64,7 +64,7 @@ class Observers:
         self.recorder = Recorder(
             HistoryLog(LocalStorage(checkpoint / "onceward")),
             SystemClock(),
-            keep=retention_from(keep_history, option="keep_history"),
+            keep=Retention.parse(keep_history, option="keep_history"),
             then=tuple(finished),
         )
 

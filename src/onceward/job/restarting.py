@@ -93,8 +93,8 @@ def _live(job: Job, spark: SparkSession, accept: str | Iterable[str], restarts: 
         code = exit_code_of(error)
         how = How.FAILED if code == MAY_BE_RESTARTED else How.REFUSED
         text = first_line(python_cause(error) or text_of(error))
-        words = ExitReport(how, time.monotonic() - begun, exit_code=code, error=type(error).__name__, message=text)
-        decision = restarts.end(words, stopping=any(run.is_stopping for run in started))
+        report = ExitReport(how, time.monotonic() - begun, exit_code=code, error=type(error).__name__, message=text)
+        decision = restarts.end(report, stopping=any(run.is_stopping for run in started))
         if isinstance(decision, RestartAfter) and _is_alive(spark):
             return decision
         if isinstance(decision, GiveUp):

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from onceward.contracts import Storage
+from onceward.durations import text_in_seconds
+from onceward.errors import ConfigurationError
 from onceward.journal.settled import FOLDER as SETTLED
 from onceward.journal.settled import Marker, SettledLog
 
@@ -19,6 +21,19 @@ class Retention:
 
     epochs: int | None = 0
     seconds: float | None = None
+
+    @staticmethod
+    def parse(keep: str | int, *, option: str = "keep_published") -> Retention:
+        """As a user gives it to that option: a number of epochs, or a time such as "24 hours"."""
+        if isinstance(keep, int) and not isinstance(keep, bool) and keep >= 0:
+            return Retention(epochs=keep)
+        seconds = text_in_seconds(keep) if isinstance(keep, str) else None
+        if seconds is None:
+            raise ConfigurationError(
+                f"{option} {keep!r} is neither a number of epochs nor a time",
+                hint='say "24 hours", "7 days", or a number of epochs; 0 keeps none',
+            )
+        return Retention(epochs=None, seconds=seconds)
 
     @property
     def keeps_any(self) -> bool:

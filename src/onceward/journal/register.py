@@ -130,7 +130,7 @@ class Register:
                 return takeover
         return 0
 
-    def counted(self, epoch: int, files: EpochFiles | None = None) -> Manifest | None:
+    def valid_manifest(self, epoch: int, files: EpochFiles | None = None) -> Manifest | None:
         """The manifest that counts, as far as anyone has fixed it yet; None while there is none. `files` are what was
         listed of the epoch."""
         return self.manifest(epoch, self.taken(epoch, self.files(epoch) if files is None else files))

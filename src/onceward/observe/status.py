@@ -178,7 +178,7 @@ def _readable(read: Callable[[], T | None]) -> T | None:
 
 
 def _manifest(register: Register, epoch: int) -> Manifest | None:
-    return _readable(lambda: register.counted(epoch))
+    return _readable(lambda: register.valid_manifest(epoch))
 
 
 def _settled_epoch(settled: SettledLog, logs: SparkLogs, epoch: int) -> EpochStatus:

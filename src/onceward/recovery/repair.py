@@ -152,7 +152,7 @@ def known_entries(context: RunContext) -> dict[int, Known]:
     for epoch, files in context.register.epochs().items():
         manifest = None
         with contextlib.suppress(DamagedFile):
-            manifest = context.register.counted(epoch, files)
+            manifest = context.register.valid_manifest(epoch, files)
         if manifest is not None and epoch not in known:
             known[epoch] = Known(manifest.barrier)
     return known

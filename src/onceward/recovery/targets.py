@@ -62,7 +62,7 @@ def _waiting(context: RunContext) -> Iterator[tuple[int, SinkName, SinkEntry]]:
         if epoch not in waiting:
             continue
         try:
-            manifest = context.register.counted(epoch, files)
+            manifest = context.register.valid_manifest(epoch, files)
         except NewerFormat:
             raise
         except DamagedFile:

@@ -5,11 +5,10 @@
 """
 
 from onceward.restart.driver_process import kill_session
-from onceward.restart.exit_report import first_line
+from onceward.restart.exit_report import ExitReport, first_line
 from onceward.restart.history import How, Life, LifeLog, Reached
 from onceward.restart.notifier import Notifier
-from onceward.restart.parse import strategy_from
-from onceward.restart.restarts import ExitReport, Restarts, announce, describe
+from onceward.restart.restarts import Restarts, announce, describe
 from onceward.restart.strategy import (
     Decision,
     ExponentialDelay,
@@ -22,6 +21,7 @@ from onceward.restart.strategy import (
     RestartStrategy,
     checked_strategy,
 )
+from onceward.restart.strategy_text import strategy_from
 from onceward.restart.supervisor import End, Supervisor, SupervisorLimits
 from onceward.restart.wire import ToSupervisor
 

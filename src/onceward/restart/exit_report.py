@@ -1,11 +1,14 @@
-"""What a failed life leaves behind about itself: the class of its error and one line, without secrets."""
+"""How a life ended: the class of its error and one line, without secrets."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
+
+from onceward.restart.history import How
 
 _LONGEST: Final = 300
 _IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
@@ -14,6 +17,18 @@ _ASSIGNED = re.compile(
 )
 _NAMED_SECRET = re.compile(r"(?i)password|passwd|secret|token|api_?key|credential")
 _TOO_SHORT_TO_TELL: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ExitReport:
+    """How a life ended, as its watcher saw it."""
+
+    how: How
+    lived_s: float
+    exit_code: int | None = None
+    signal: str | None = None
+    error: str | None = None
+    message: str | None = None
 
 
 def first_line(text: str, environment: Mapping[str, str] | None = None) -> str:

@@ -7,29 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from onceward.contracts import Clock
 from onceward.durations import spoken
 from onceward.errors import StorageFailed
+from onceward.restart.exit_report import ExitReport
 from onceward.restart.history import KEPT, Begun, Ended, How, Life, LifeLog, Reached, Then, failures
 from onceward.restart.strategy import Decision, GiveUp, RestartAfter, RestartStrategy
 
 log = logging.getLogger("onceward")
 _ENDS: Final = (How.STOPPED, How.REFUSED)
-
-
-@dataclass(frozen=True, slots=True)
-class ExitReport:
-    """How a life ended, as its watcher saw it."""
-
-    how: How
-    lived_s: float
-    exit_code: int | None = None
-    signal: str | None = None
-    error: str | None = None
-    message: str | None = None
 
 
 class Restarts:
@@ -78,25 +67,25 @@ class Restarts:
         self.lives = [*self.lives[1 - self._keep :], Life(begun.number, begun, None)]
         return begun
 
-    def end(self, words: ExitReport, *, stopping: bool = False) -> Decision | None:
+    def end(self, report: ExitReport, *, stopping: bool = False) -> Decision | None:
         """The newest life has ended; what is to be done, None where nothing is: it was a clean end, a refusal, or
         somebody has asked for it."""
         life, now = self.lives[-1], self._clock.now()
         ended = Ended(
             number=life.number,
             at=now,
-            how=words.how,
+            how=report.how,
             then=Then.END,
-            lived_s=words.lived_s,
+            lived_s=report.lived_s,
             reached=self.reached(),
-            exit_code=words.exit_code,
-            signal=words.signal,
-            error=words.error,
-            message=words.message,
+            exit_code=report.exit_code,
+            signal=report.signal,
+            error=report.error,
+            message=report.message,
         )
         self._close(life, ended)
         decision = None
-        if not stopping and words.how not in _ENDS:
+        if not stopping and report.how not in _ENDS:
             decision = self._strategy.decide(failures(self.lives), now)
             ended = replace(ended, then=Then.GAVE_UP if isinstance(decision, GiveUp) else Then.RESTART)
             self._close(life, ended)
@@ -113,18 +102,18 @@ class Restarts:
             log.warning("the history of restarts cannot be written: %s", error.message)
 
 
-def describe(words: ExitReport | Ended) -> str:
+def describe(report: ExitReport | Ended) -> str:
     """How a life ended, in a few words."""
-    match words.how:
+    match report.how:
         case How.STOPPED:
             return "ended cleanly"
         case How.FAILED | How.REFUSED:
-            what = ": ".join(filter(None, (words.error, words.message)))
-            return what or f"exit code {words.exit_code}"
+            what = ": ".join(filter(None, (report.error, report.message)))
+            return what or f"exit code {report.exit_code}"
         case How.KILLED:
-            return f"killed by {words.signal}"
+            return f"killed by {report.signal}"
         case How.HUNG:
-            return words.message or "its JVM did not answer"
+            return report.message or "its JVM did not answer"
         case How.VANISHED:
             return "vanished: nobody saw its end"
 

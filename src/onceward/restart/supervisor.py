@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from onceward.durations import spoken
 from onceward.restart.driver_process import DriverProcess
+from onceward.restart.exit_report import ExitReport
 from onceward.restart.history import How
 from onceward.restart.notifier import Notifier
-from onceward.restart.restarts import ExitReport, Restarts, announce
+from onceward.restart.restarts import Restarts, announce
 from onceward.restart.strategy import Decision, GiveUp, RestartAfter
 from onceward.restart.wire import Beat, Failed, Message, Ready, Stopping
 
@@ -61,7 +62,7 @@ class Supervisor:
         name: str,
         command: Callable[[bool], Sequence[str]],
         restarts: Restarts,
-        signs: Notifier,
+        notifier: Notifier,
         *,
         limits: SupervisorLimits,
         environment: dict[str, str] | None = None,
@@ -69,7 +70,7 @@ class Supervisor:
         self._name = name
         self._command = command
         self._restarts = restarts
-        self._signs = signs
+        self._notifier = notifier
         self._limits = limits
         self._environment = environment
         self._stop = threading.Event()
@@ -84,35 +85,35 @@ class Supervisor:
         try:
             return self._run()
         finally:
-            self._signs.ended()
+            self._notifier.ended()
 
     def _run(self) -> End:
         decision: Decision | None = self._restarts.settle_vanished()
-        words, document, code = None, None, 0
+        report, document, code = None, None, 0
         while True:
             if isinstance(decision, GiveUp):
                 return End(MAY_BE_RESTARTED, decision.why, document)
             if isinstance(decision, RestartAfter):
-                self._announce(words, decision)
+                self._announce(report, decision)
                 if not self._pause(decision.delay_s):
                     return End(self._code_between_lives())
-            words, document, code = self._live()
-            decision = self._restarts.end(words, stopping=self._stop.is_set())
+            report, document, code = self._live()
+            decision = self._restarts.end(report, stopping=self._stop.is_set())
             if decision is None:
-                return End(self._code_between_lives() if words.how in (How.KILLED, How.HUNG) else code, None, document)
+                return End(self._code_between_lives() if report.how in (How.KILLED, How.HUNG) else code, None, document)
 
-    def _announce(self, words: ExitReport | None, decision: RestartAfter) -> None:
-        ended = words if words is not None else self._restarts.lives[-1].ended
+    def _announce(self, report: ExitReport | None, decision: RestartAfter) -> None:
+        ended = report if report is not None else self._restarts.lives[-1].ended
         if ended is not None:
             line = announce(self._name, ended, decision)
             log.warning("%s", line)
-            self._signs.starting(line)
+            self._notifier.starting(line)
 
     def _pause(self, delay_s: float) -> bool:
         """Whether it may go on afterwards. systemd is told meanwhile that all is as it should be."""
         end = time.monotonic() + delay_s
         while not self._stop.is_set() and (left_s := end - time.monotonic()) > 0:
-            self._signs.alive()
+            self._notifier.alive()
             self._stop.wait(min(left_s, 1.0))
         return not self._stop.is_set()
 
@@ -126,22 +127,24 @@ class Supervisor:
         self._restarts.begin()
         begun = time.monotonic()
         driver = DriverProcess(self._command(self._was_ready), self._environment)
-        watch = _Watch(driver, self._signs, self._limits, self._stop)
+        watch = _Watch(driver, self._notifier, self._limits, self._stop)
         why_killed = watch.until_exit()
         self._was_ready = self._was_ready or watch.was_ready
         code = driver.end(grace_s=0.0 if why_killed else _SESSION_GRACE_S)
         lived_s = time.monotonic() - begun
         said = watch.document or {}
-        words = _last_words(code, lived_s, why_killed, said)
-        return words, watch.document, code
+        report = _exit_report(code, lived_s, why_killed, said)
+        return report, watch.document, code
 
 
 class _Watch:
     """Over one driver."""
 
-    def __init__(self, driver: DriverProcess, signs: Notifier, limits: SupervisorLimits, stop: threading.Event) -> None:
+    def __init__(
+        self, driver: DriverProcess, notifier: Notifier, limits: SupervisorLimits, stop: threading.Event
+    ) -> None:
         self._driver = driver
-        self._signs = signs
+        self._notifier = notifier
         self._limits = limits
         self._stop = stop
         self._has_beaten = False
@@ -162,7 +165,7 @@ class _Watch:
             before = now
             if told_at is None and self._stop.is_set():
                 told_at = now
-                self._signs.stopping()
+                self._notifier.stopping()
                 self._driver.terminate()
             if (why := self._why_overdue(silent_s, None if told_at is None else now - told_at)) is not None:
                 self._driver.kill()
@@ -185,7 +188,7 @@ class _Watch:
         heard = self._hear(self._driver.messages(_TICK_S))
         if heard or not self._has_beaten:
             # While Spark starts there is no JVM to ask; its time is bounded by us.
-            self._signs.alive()
+            self._notifier.alive()
         return heard
 
     def _hear(self, messages: Sequence[Message]) -> bool:
@@ -197,7 +200,7 @@ class _Watch:
                 case Ready():
                     heard = self.was_ready = True
                     if not self._stop.is_set():
-                        self._signs.ready()
+                        self._notifier.ready()
                 case Stopping():
                     self._stop.set()
                 case Failed():
@@ -205,7 +208,7 @@ class _Watch:
         return heard
 
 
-def _last_words(code: int, lived_s: float, why_killed: str | None, said: Mapping[str, Any]) -> ExitReport:
+def _exit_report(code: int, lived_s: float, why_killed: str | None, said: Mapping[str, Any]) -> ExitReport:
     if why_killed is not None:
         return ExitReport(How.HUNG, lived_s, signal="SIGKILL", message=why_killed)
     if code < 0:

@@ -1,4 +1,4 @@
-"""Which slots of an epoch still have to be sent, given what the target holds: the rule by which every sink publishes.
+"""Which slots of an epoch still have to be sent, given the receipts that the target holds: one rule for every sink.
 
 Pure: the sink reads receipts and watermark where they cannot change before its own are written, and asks here.
 """

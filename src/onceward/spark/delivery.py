@@ -55,7 +55,7 @@ from onceward.spark.tolerance import StoppedMeanwhile, Tolerance, pause_left
 # knows by this text. (It searches with an expression that overflows the stack on the long text of a real one.)
 _INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"
 
-_LAST_WORDS_S = 5.0
+_SHUTDOWN_GRACE_S = 5.0
 _ABORT_S = 30.0
 
 
@@ -220,7 +220,7 @@ class Delivery:
         self._stop_asked.set()
         if not self._running.acquire(timeout=timeout_s):
             self.cancel_epoch()
-            if not self._running.acquire(timeout=_LAST_WORDS_S):
+            if not self._running.acquire(timeout=_SHUTDOWN_GRACE_S):
                 raise EpochTimedOut(
                     f"the running epoch did not end within {timeout_s:.0f} s, nor when it was cancelled: "
                     f"{self._watchdog.outstanding() or 'it waits for Spark'}",

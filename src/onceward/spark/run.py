@@ -26,7 +26,7 @@ log = logging.getLogger("onceward")
 _LOOK_S = 0.5
 _DECISION_S = 30.0
 _STOP_S = 60.0
-_LAST_WORDS_S = 5.0
+_SHUTDOWN_GRACE_S = 5.0
 _NOBODY_WAITS_S = 2.0
 """After so long a run that was asked to stop, and that nobody waits for, is stopped by a thread of its own."""
 
@@ -189,11 +189,11 @@ class Run:
             newest = self._delivery.finish_epoch(timeout_s)
         except EpochTimedOut as error:
             stuck = error
-        deadline = max(min(end, time.monotonic() + _DECISION_S), time.monotonic() + _LAST_WORDS_S)
+        deadline = max(min(end, time.monotonic() + _DECISION_S), time.monotonic() + _SHUTDOWN_GRACE_S)
         while self.query.isActive and self._context.decisions.decided() < newest and time.monotonic() < deadline:
             time.sleep(0.01)
         try:
-            self._stop_query(max(end - time.monotonic(), _LAST_WORDS_S))
+            self._stop_query(max(end - time.monotonic(), _SHUTDOWN_GRACE_S))
         except StreamingQueryException as error:
             if not isinstance(self._delivery.error, StopRequested):
                 self._close_after(error)
@@ -231,7 +231,7 @@ class Run:
         stopping.join(timeout_s)
         if stopping.is_alive():
             self._delivery.cancel_epoch()
-            stopping.join(_LAST_WORDS_S)
+            stopping.join(_SHUTDOWN_GRACE_S)
         if not ended:
             raise EpochTimedOut(
                 f"Spark has not stopped the query within {timeout_s:.0f} s: {self._delivery.why_busy() or 'no reason'}",

@@ -25,7 +25,7 @@ from onceward.contracts import (
     WriteAheadSink,
 )
 from onceward.identity import JobIdentity, JobName, SinkName, TransactionName
-from onceward.sinks.receipts import is_in
+from onceward.sinks.receipts import slots_to_send
 from onceward.testing.fakes import Row
 
 
@@ -193,16 +193,15 @@ class FakeTransactionalSink(TransactionalWriteAheadSink):
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
     ) -> bool:
         """See `TransactionalWriteAheadSink`."""
-        read = [(values, [row for batch in values.read() for row in batch.to_pylist()]) for values in slots]
+        rows = {values.slot: [row for batch in values.read() for row in batch.to_pylist()] for values in slots}
         # Reading takes time, in which another publisher may come first; from here on it is one step, or none.
-        for values, rows in read:
+        receipts = self.target.receipts
+        keys = {values.slot: (job, self.name, checkpoint_id, values.slot) for values in slots}
+        found = [(slot, receipts[key].fingerprint) for slot, key in keys.items() if key in receipts]
+        for values in slots_to_send(slots, found, settled=self.target.settled(job, self.name)):
             if values.receipt is not None:
-                key = (job, self.name, checkpoint_id, values.slot)
-                found = [self.target.receipts[key].fingerprint] if key in self.target.receipts else []
-                if is_in(values.receipt, found, settled=self.target.settled(job, self.name)):
-                    continue
-                self.target.receipts[key] = values.receipt
-            self.target.rows.extend(rows)
+                receipts[keys[values.slot]] = values.receipt
+            self.target.rows.extend(rows[values.slot])
         return True
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:

@@ -175,7 +175,7 @@ def _segments(context: RunContext, decided: int, *, quick: bool) -> Iterator[Our
         if watermark < epoch <= decided:
             # A manifest that cannot be read is in the plan already.
             with contextlib.suppress(DamagedFile):
-                manifest = register.counted(epoch, files)
+                manifest = register.valid_manifest(epoch, files)
                 if manifest is not None:
                     for one in _segments_of(context, context.resolved.without(manifest), quick=quick):
                         yield OurFinding(one, epoch)

@@ -60,8 +60,8 @@ class Supervised:
     def supervisor(self, strategy: RestartStrategy, limits: SupervisorLimits = QUICK) -> Supervisor:
         log = LifeLog(LocalStorage(self.folder / "onceward"), SystemClock())
         restarts = Restarts(strategy, log, SystemClock(), lambda: self.reached)
-        signs = Notifier("tiny", self.folder / "ready")
-        return Supervisor("tiny", self._command, restarts, signs, limits=limits)
+        notifier = Notifier("tiny", self.folder / "ready")
+        return Supervisor("tiny", self._command, restarts, notifier, limits=limits)
 
     def run(self, strategy: RestartStrategy, limits: SupervisorLimits = QUICK) -> End:
         with self.running(strategy, limits) as (_, ends):
