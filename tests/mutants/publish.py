@@ -223,7 +223,7 @@ RULES = (
         name="unexplained-failures-are-traced-to-a-row",
         rule="A delivery that fails three times, nobody knows why, has its rows looked through.",
         file="epoch/deliver.py",
-        old="            search_rows.after_failure(cause)\n",
+        old="            row_search.after_failure(cause)\n",
         new="",
         tests=UNEXPLAINED,
     ),
