@@ -272,6 +272,14 @@ RULES = (
         tests=WENT_BACK_TWICE,
     ),
     Mutant(
+        name="what-came-back-is-not-committed-over-a-gap",
+        rule="A sweep that finds transactions of settled epochs asks what else the target lacks before it commits them.",
+        file="epoch/housekeeping.py",
+        old="        self._rollbacks.after_listing(listed)\n",
+        new="        self._rollbacks.commit_survivors(listed)\n",
+        tests=WENT_BACK_TWICE,
+    ),
+    Mutant(
         name="what-came-back-is-committed-in-order",
         rule="Of the transactions of settled epochs that a target holds again the oldest epoch's are committed first.",
         file="epoch/look_back.py",

@@ -80,8 +80,7 @@ def test_s78_a_transaction_that_a_marker_names_is_in_doubt_and_may_only_be_commi
     assert {(one.epoch, one.verdict) for one in listed} == {(0, Verdict.COMMIT)}
     with pytest.raises(ConfigurationError, match="must not be aborted"):
         abort_by_hand(context_of(harness), listed[0].transaction)
-    for one in listed:
-        commit_by_hand(context_of(harness), one.transaction)
+    commit_by_hand(context_of(harness), listed[-1].transaction)
     assert in_doubt(context_of(harness)) == []
     harness.drain()
     assert harness.problems() == []

@@ -98,6 +98,19 @@ def test_s78_what_came_back_besides_is_committed_first(commit: Commit) -> None:
 
 
 @commits_survivors
+def test_s78_what_was_committed_just_now_and_came_back_is_committed_again(commit: Commit) -> None:
+    harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
+    _, prepared_1, prepared_2 = states_before_commit(harness)
+    prepared_1.transactions |= prepared_2.transactions
+    two_phase(harness).restore(prepared_1)
+    commit(harness, FailsOver(harness, prepared_1))
+    assert [row["epoch"] for row in two_phase(harness).rows] == sorted(row["epoch"] for row in two_phase(harness).rows)
+    assert {row["epoch"] for row in two_phase(harness).rows} == {0, 1, 2}
+    harness.drain()
+    assert harness.problems() == []
+
+
+@commits_survivors
 def test_s78_an_epoch_that_is_gone_by_then_stops_what_is_newer(commit: Commit) -> None:
     harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
     _, prepared_1, prepared_2 = states_before_commit(harness)
@@ -107,6 +120,19 @@ def test_s78_an_epoch_that_is_gone_by_then_stops_what_is_newer(commit: Commit) -
     with pytest.raises(TargetRolledBack, match="lacks epoch 1"):
         commit(harness, FailsOver(harness, older))
     assert {row["epoch"] for row in two_phase(harness).rows} == {0}
+
+
+@commits_survivors
+def test_s78_what_came_back_over_a_gap_stays_prepared(commit: Commit) -> None:
+    """Lacking an epoch from the first: nothing newer may come before it, and nothing has failed yet."""
+    harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
+    _, prepared_1, prepared_2 = states_before_commit(harness)
+    prepared_1.transactions = prepared_2.transactions
+    two_phase(harness).restore(prepared_1)
+    with pytest.raises(TargetRolledBack, match="lacks epoch 1"):
+        commit(harness, DiesAt("never"))
+    assert {row["epoch"] for row in two_phase(harness).rows} == {0}
+    assert two_phase(harness).transactions
 
 
 @commits_survivors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -21,6 +21,7 @@ from onceward.epoch import (
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName
 from onceward.journal import Manifest
+from onceward.recovery.targets import receipts_places
 from onceward.wal import WAL
 
 
@@ -106,7 +107,8 @@ def _verdict(name: TransactionName, decided: int, manifest: Manifest | None) -> 
 
 
 def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits | None = None) -> int:
-    """Publish the decided epochs, in order, the transaction's among them, as a start would; the new watermark."""
+    """Publish as a start would, the transaction among it: first what came back of settled epochs, then the decided
+    epochs, each in order; the new watermark."""
     found = _find(context, transaction)
     if found.verdict is not Verdict.COMMIT:
         raise ConfigurationError(
@@ -115,8 +117,10 @@ def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits 
             epoch=found.epoch,
             sink=found.sink,
         )
-    held = [one for one in pending_transactions(context) if str(one.name) == transaction]
-    RollbackDetector(context, limits).commit_survivors(held)
+    context = replace(context, receipts_at=receipts_places(context))
+    rollbacks = RollbackDetector(context, limits)
+    rollbacks.look_back()
+    rollbacks.after_listing(list(pending_transactions(context)))
     return Publisher(context, limits).publish_decided()
 
 

@@ -51,7 +51,7 @@ def list_(
 
 @transactions.command()
 def commit(target: Target, name: Name, json: Json = False) -> None:
-    """Publish the decided epochs up to this transaction, in order. Refused if its epoch is not decided."""
+    """Publish the decided epochs, this transaction's among them, in order. Refused if its epoch is not decided."""
     job = load_job(target)
     settled = commit_by_hand(job_context(job), name, job.publish_limits)
     if json:

@@ -28,7 +28,7 @@ class Housekeeping:
         listed = list(pending_transactions(context))
         found = orphans(context, listed)
         abort_all(context, found)
-        self._rollbacks.commit_survivors(listed)
+        self._rollbacks.after_listing(listed)
         self._rollbacks.now_and_then()
         self._in_doubt.note(one for one in listed if one not in found)
         watermark = context.watermark()

@@ -39,7 +39,7 @@ class RollbackDetector:
         self._delivery = SinkDelivery(
             context, self._limits, gave_up=gave_up, on_failure=on_failure, before_retry=self._look_before_retry
         )
-        self._committing: frozenset[str] = frozenset()
+        self._to_commit: frozenset[str] = frozenset()
         self._looked_back_s = context.clock.monotonic()
 
     @property
@@ -61,6 +61,13 @@ class RollbackDetector:
         """Has the target still what was published? What it holds prepared of that is committed."""
         self.commit_survivors(self._look())
 
+    def after_listing(self, listed: Sequence[PendingTransaction]) -> None:
+        """A target that holds transactions of settled epochs went back: it is asked what else it lacks before they are
+        committed, or they would come over a gap."""
+        if survivors(self._context, listed):
+            self._look()
+            self.commit_survivors(listed)
+
     def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
         """A target that went back holds transactions of settled epochs again: they are the only copy of their rows."""
         while True:
@@ -70,8 +77,8 @@ class RollbackDetector:
                 listed = more.listed
 
     def _commit(self, found: Sequence[tuple[PendingTransaction, Manifest]]) -> None:
-        self._committing = _names(found)
-        for one, manifest in found:
+        for place, (one, manifest) in enumerate(found):
+            self._to_commit = _names(found[place:])
             entry = manifest.sinks[one.sink]
             slots = tuple(slot for slot in entry.slots if slot.transaction == str(one.name))
             sink = self._context.variant_for(one.sink, slots[0].handle)
@@ -86,10 +93,10 @@ class RollbackDetector:
                 self._delivery.deliver(sink, replace(entry, slots=slots), manifest)
 
     def _look_before_retry(self) -> None:
-        """A commit failed: the target may have gone back further, and then more than was listed is to be committed,
-        the oldest first."""
+        """A commit failed: the target may have gone back further, and then more than what is left of the list is to be
+        committed, the oldest first."""
         listed = self._look_if_possible()
-        if _names(survivors(self._context, listed)) - self._committing:
+        if _names(survivors(self._context, listed)) - self._to_commit:
             raise _MoreSurvivors(listed)
 
     def _look(self) -> list[PendingTransaction]:
