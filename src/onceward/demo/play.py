@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,22 +156,41 @@ def _wait_for_a_bad_moment(
         deadline = time.monotonic() + delay
         _poll(driver, lambda: time.monotonic() >= deadline)
         return f"after a random {delay:.2f} s"
-    size = _written(work)
-    _poll(driver, lambda: _written(work) != size)
+    while not _stopped_after_a_write(driver, work, naive) and driver.poll() is None:
+        pass  # On a busy machine Spark may have noted that write by now: the next one is waited for.
     return "just after the naive job wrote and before Spark noted it"
 
 
-def _written(work: Path) -> int:
-    """Grows whenever the naive job commits to its table."""
+def _stopped_after_a_write(driver: subprocess.Popen[bytes], work: Path, naive: SparkLogs) -> bool:
+    """Wait for the naive job's next write; whether the driver stands still before Spark has noted it."""
+    before = _changed(work / "naive.db")
+    _poll(driver, lambda: _changed(work / "naive.db") != before)
+    if driver.poll() is not None:
+        return False
+    os.killpg(driver.pid, signal.SIGSTOP)
+    if _has_undecided_write(work, naive):
+        return True
+    os.killpg(driver.pid, signal.SIGCONT)
+    return False
+
+
+def _has_undecided_write(work: Path, naive: SparkLogs) -> bool:
+    planned = naive.planned()
+    begun = _changed(work / "naive-checkpoint" / "offsets" / str(planned))
+    return naive.decided() < planned and _changed(work / "naive.db") > begun
+
+
+def _changed(path: Path) -> int:
+    """When the file was changed; 0 where there is none."""
     try:
-        return (work / "naive.db").stat().st_mtime_ns
+        return path.stat().st_mtime_ns
     except FileNotFoundError:
         return 0
 
 
-def _poll(driver: subprocess.Popen[bytes], done: object) -> None:
+def _poll(driver: subprocess.Popen[bytes], done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _PATIENCE_S
-    while driver.poll() is None and not done():  # type: ignore[operator]
+    while driver.poll() is None and not done():
         if time.monotonic() > deadline:
             raise OncewardError("the demo's driver makes no progress", hint="is the machine very busy? try again")
         time.sleep(0.002)
