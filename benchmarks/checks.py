@@ -70,7 +70,7 @@ def _large(spark: SparkSession, folder: Path, console: Console) -> Iterator[Rati
     for name, sink_in in (("FileSink", _files), ("SQLiteSink", _table)):
         deliver = delivering(sink_in)
         seconds = rounds(
-            {"with checks": deliver, "without": lambda deliver=deliver: _unchecked(deliver)},  # type: ignore[misc]
+            {"with checks": deliver, "without": lambda deliver=deliver: _unchecked(deliver)},
             repeats=REPEATS,
             console=console,
         )

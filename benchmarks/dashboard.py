@@ -56,7 +56,7 @@ def _answers(entrance: str) -> Iterator[Ratio]:
         f"an epoch with {SLOTS_OF_THE_NEWEST:,} slots": f"jobs/{wide}/epochs/99",
     }
     for what, path in asked.items():
-        seconds = [timed(lambda path=path: _get(url, token, path)) for _ in range(REPEATS)]  # type: ignore[misc]
+        seconds = [timed(lambda path=path: _get(url, token, path)) for _ in range(REPEATS)]
         took = statistics.median(seconds)
         yield Ratio(f"dashboard, {EPOCHS:,} epochs: {what}", f"{took * 1000:.0f} ms", "100 ms", took / 0.1, "<= 1")
 

@@ -45,7 +45,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
 
 
 def _job(work: Path, source: Path, keep: int) -> Job:
-    def rows(spark: SparkSession):  # type: ignore[no-untyped-def]
+    def rows(spark: SparkSession):
         return spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(source))
 
     return Job(

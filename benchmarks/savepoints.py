@@ -148,7 +148,7 @@ class _Until(Progress):
 
 
 def _job(work: Path, source: Path) -> Job:
-    def rows(spark: SparkSession):  # type: ignore[no-untyped-def]
+    def rows(spark: SparkSession):
         return spark.readStream.schema("id long, app string").option("maxFilesPerTrigger", 1).json(str(source))
 
     sinks = [SQLiteSink(work / "out.db", table="rows")]

@@ -146,6 +146,12 @@ def test_nothing_is_left_for_later() -> None:
     expect_none(lines_matching(UNFINISHED))
 
 
+def test_no_remark_is_for_a_checker_that_does_not_run() -> None:
+    """mypy reads `src` alone."""
+    remark = re.compile(r"#\s*type:\s*ignore")
+    expect_none([line for line in lines_matching(remark) if not line.startswith("src/")])
+
+
 def test_no_path_of_a_machine_is_written_down() -> None:
     expect_none(lines_matching(PATH_OF_A_MACHINE))
 

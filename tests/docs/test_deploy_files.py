@@ -24,7 +24,7 @@ STOP_S = SupervisorLimits().stop_s + SupervisorLimits().stop_grace_s
 
 def service() -> Any:
     unit = configparser.ConfigParser(interpolation=None, strict=False)
-    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.optionxform = str
     unit.read_string(UNIT.read_text())
     return unit["Service"]
 
@@ -40,7 +40,7 @@ def document(kind: str) -> dict[str, Any]:
 
 
 def expect_options_of_run(words: list[str]) -> None:
-    run = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+    run = typer.main.get_command(app).commands["run"]
     known = {name for parameter in run.params for name in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
 

@@ -89,7 +89,7 @@ def options(command: Any) -> dict[str, Any]:
     return {one.opts[0]: one.default for one in command.params if one.param_type_name == "option"}
 
 
-COMMANDS = {name: options(command) for name, command in typer.main.get_command(app).commands.items()}  # type: ignore[attr-defined]
+COMMANDS = {name: options(command) for name, command in typer.main.get_command(app).commands.items()}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -273,7 +273,7 @@ RULES = (
     ),
     Mutant(
         name="what-came-back-is-not-committed-over-a-gap",
-        rule="A sweep that finds transactions of settled epochs asks what else the target lacks before it commits them.",
+        rule="A sweep that finds transactions of settled epochs commits none before it knows what else is gone.",
         file="epoch/housekeeping.py",
         old="        self._rollbacks.after_listing(listed)\n",
         new="        self._rollbacks.commit_survivors(listed)\n",

@@ -18,7 +18,7 @@ from onceward.verify import look, plan_restore, restore
 
 
 def restored(place: Place, epoch: int, **more: object) -> None:
-    plan = plan_restore(place.root, epoch, now=NOW, **more)  # type: ignore[arg-type]
+    plan = plan_restore(place.root, epoch, now=NOW, **more)
     restore(place.root, plan, by="ann@host", at=NOW, because="a disk went bad")
 
 
@@ -92,7 +92,7 @@ def test_a_restore_that_dies_anywhere_is_finished_by_giving_it_again(
         left -= 1
         if left < 0:
             raise KeyboardInterrupt
-        rename(source, target)  # type: ignore[arg-type]
+        rename(source, target)
 
     monkeypatch.setattr(os, "rename", dies)
     ended: list[list[str]] = []

@@ -65,7 +65,7 @@ def test_a_checkpoint_that_is_taken_back_and_goes_on_while_it_is_copied_makes_no
 
     def replaced(*arguments: object) -> object:
         saved = copy(*arguments)
-        if left and arguments[1].name == "1":  # type: ignore[attr-defined]
+        if left and arguments[1].name == "1":
             barrier = left.pop()
             barrier.write_text(barrier.read_text().replace('"batchTimestampMs":', '"batchTimestampMs":9'))
         return saved

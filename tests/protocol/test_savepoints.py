@@ -325,7 +325,7 @@ def test_what_is_purged_while_it_is_copied_makes_the_take_begin_again(
         if left:
             place.job.life(until=left.pop(0))
             place.job.logs.purge(place.job.logs.planned() - 1)
-        return copy(*arguments)  # type: ignore[arg-type]
+        return copy(*arguments)
 
     monkeypatch.setattr(take_module, "copy_file", goes_on)
     one = taken(place, tmp_path / "saved")

@@ -28,7 +28,7 @@ from onceward.verify.files import Files
 def test_what_is_called_resumable_starts_and_what_is_not_does_not(tmp_path: Path, state: object, how: str) -> None:
     """Every file in turn. The start itself is the judge, in both directions."""
     place = Place.at(tmp_path / "checkpoint")
-    state(place)  # type: ignore[operator]
+    state(place)
     place.keep()
     fatal = []
     for path in place.files():

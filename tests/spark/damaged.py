@@ -116,7 +116,7 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
 
 def stop_stores(spark: SparkSession) -> None:
     """Else their maintenance goes on, and writes snapshots of this run into what is put back."""
-    spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()  # type: ignore[union-attr]
+    spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
 
 
 @dataclass(frozen=True)

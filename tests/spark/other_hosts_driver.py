@@ -1,7 +1,7 @@
 """The jobs of `test_other_hosts.py`, one after the other in one driver, and what came of each.
 
-`unshared` is a folder where some executors have a disk of their own. `without_probe` takes the probe out, as when such
-an executor comes later: what is left is the look at what was staged.
+`unshared` is a folder where some executors have a disk of their own. The cases `late-…` take the probe out, as when
+such an executor comes later: what is left is the look at what was staged.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def test_a_query_without_state_has_our_manager_or_sparks_faster_one(
 
 
 def java_path(spark: SparkSession, path: Path) -> Any:
-    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path.as_uri())  # type: ignore[union-attr]
+    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path.as_uri())
 
 
 def manager_over(spark: SparkSession, name: str, folder: Path, **settings: str) -> Any:

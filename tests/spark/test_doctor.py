@@ -60,8 +60,8 @@ def test_too_few_prepared_transactions_are_a_warning_with_the_statement_that_men
 ) -> None:
     workspace.add_files(1)
     sink = PostgresSink(postgres.url, table="doctor")
-    for epochs, grade in ((10, Severity.OK), (1000, Severity.WARNING)):
+    for epochs, severity in ((10, Severity.OK), (1000, Severity.WARNING)):
         found = list(examine(workspace.job(sinks=[sink], max_unpublished_epochs=epochs), spark))
         (room,) = [finding for finding in found if finding.about.endswith("prepared transactions")]
-        assert room.severity is grade
-        assert ("ALTER SYSTEM" in (room.fix or "")) == (grade is Severity.WARNING)
+        assert room.severity is severity
+        assert ("ALTER SYSTEM" in (room.fix or "")) == (severity is Severity.WARNING)

@@ -285,8 +285,8 @@ def test_a_receipt_that_the_target_lacks_is_found_only_with_the_job(made: Checkp
     asked = CliRunner().invoke(app, ["checkpoints", "verify", str(one.checkpoint), "--job", str(file), "--json"])
     assert asked.exit_code == 1, asked.output
     document = json.loads(asked.output)
-    assert [found["file"] for found in document["findings"]] == ["targets"]
-    assert f"lacks epoch {decided(one)}" in document["findings"][0]["what"]
+    assert [found["about"] for found in document["findings"]] == ["targets"]
+    assert f"lacks epoch {decided(one)}" in document["findings"][0]["detail"]
 
 
 def restore(one: Made, epoch: int, *more: str) -> Any:

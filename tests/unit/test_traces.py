@@ -38,7 +38,7 @@ def record(**changes: object) -> EpochRecord:
         "rows": 10,
         "sinks": {SinkName("pg"): SinkRecord(10, 1, at(4), at(5), retries=2, failure="it was away")},
     }
-    return EpochRecord(7, RunId("abcdefgh"), **(known | changes))  # type: ignore[arg-type]
+    return EpochRecord(7, RunId("abcdefgh"), **(known | changes))
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def verify(path: SavepointArgument, json: Json = False) -> None:
     with BytesBar("verifying", lambda: progress, quiet=json):
         saved, wrong = verify_savepoint(local_path(path), progress)
     if json:
-        findings = [{"file": one.about, "what": one.detail, "fix": one.fix} for one in wrong]
+        findings = [{"about": one.about, "detail": one.detail, "fix": one.fix} for one in wrong]
         show_json({"id": saved.id, "epoch": saved.epoch, "whole": not wrong, "findings": findings})
     elif wrong:
         # Not a table: a file's name is there to be copied, whole, at every width.

@@ -131,7 +131,7 @@ def _as_json(report: Report) -> dict[str, object]:
         "receipts_looked_at": report.has_asked_targets,
         "verdict": report.verdict,
         "findings": [
-            {"file": one.about, "severity": one.severity.value, "what": one.detail, "fix": one.fix}
+            {"about": one.about, "severity": one.severity.value, "detail": one.detail, "fix": one.fix}
             for one in report.findings
         ],
     }

@@ -31,7 +31,7 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
     """The most this sink can give."""
     mechanism: ClassVar[str] = ""
-    """By which means, in a few words; shown by `onceward status` and in the docs."""
+    """How it gives that, in a few words; shown by `onceward status` and in the docs."""
     takes_empty_epochs: bool = False
     """True: an epoch without rows is published too, as one slot without rows, by a transactional write-ahead sink that
     replaces what the target has."""

@@ -28,8 +28,8 @@ class SlotEntry:
 
 @dataclass(frozen=True, slots=True)
 class SinkEntry:
-    """One sink's slots, by which means they wait, where in the target their receipts will stand, and what in the target
-    the sink relied on when they were staged."""
+    """One sink's slots, the mechanism by which they wait, where in the target their receipts will stand, and what in
+    the target the sink relied on when they were staged."""
 
     mechanism: str
     slots: tuple[SlotEntry, ...]

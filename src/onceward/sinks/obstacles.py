@@ -23,16 +23,16 @@ class Obstacle:
     """One of them. As long as the stream leaves one of the `numbered` columns to the server, which gives no two rows
     the same value there, it is none."""
 
-    says: str
+    detail: str
     numbered: frozenset[str] = frozenset()
 
 
 def standing(obstacles: Iterable[Obstacle], filled: Iterable[str] = ()) -> str | None:
     """What stands against rows that bring values for these columns; None when nothing does."""
     given = frozenset(filled)
-    says = [one.says for one in obstacles if one.numbered <= given]
-    more = [f"{len(says) - _SHOWN} more"] if len(says) > _SHOWN else []
-    return "; ".join(says[:_SHOWN] + more) or None
+    details = [one.detail for one in obstacles if one.numbered <= given]
+    more = [f"{len(details) - _SHOWN} more"] if len(details) > _SHOWN else []
+    return "; ".join(details[:_SHOWN] + more) or None
 
 
 def refusal(table: str, why: str, *, sink: str) -> TargetRefused:

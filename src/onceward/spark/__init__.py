@@ -1,1 +1,1 @@
-"""The bridge to Spark: its logs are read in `checkpoint`, its micro-batches are staged in `bridge`."""
+"""The bridge to Spark: its logs are read in `checkpoint`, its epochs come in `delivery` and are staged in `staging`."""

@@ -30,13 +30,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-class Watched:
+class CrashPoints:
     """Statements that change something pass through the faults of whoever lives now."""
 
     def __init__(self) -> None:
         self.faults: Faults | None = None
 
-    def facts(self, patch: pytest.MonkeyPatch) -> None:
+    def install(self, patch: pytest.MonkeyPatch) -> None:
         run, copy = Session.run, Session.copy
         patch.setattr(Session, "run", lambda *args: self._pass(args[1], partial(run, *args)))
         patch.setattr(Session, "copy", lambda *args: self._pass("COPY", partial(copy, *args)))
@@ -48,15 +48,15 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    watched = Watched()
-    watched.facts(monkeypatch)
-    return watched
+def crash_points(monkeypatch: pytest.MonkeyPatch) -> CrashPoints:
+    installed = CrashPoints()
+    installed.install(monkeypatch)
+    return installed
 
 
 class Worlds:
-    def __init__(self, place: Place, watched: Watched, options: dict[str, Any]) -> None:
-        self.place, self.watched, self.options = place, watched, options
+    def __init__(self, place: Place, crash_points: CrashPoints, options: dict[str, Any]) -> None:
+        self.place, self.crash_points, self.options = place, crash_points, options
 
     def world(self) -> Harness:
         sink = self.place.sink(**self.options).choose()
@@ -65,16 +65,16 @@ class Worlds:
         return Harness(SinkUnderTest(sink, self.place.rows, ordered=False), source=SMALL, rows_in_a_batch=1)
 
     def life(self, harness: Harness, faults: CrashAt) -> Ending:
-        self.watched.faults = faults
+        self.crash_points.faults = faults
         try:
             return harness.life(faults)
         finally:
-            self.watched.faults = None
+            self.crash_points.faults = None
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_crash_at_any_point(variant: str, place: Place, watched: Watched, record_sweep: list[str]) -> None:
-    worlds = Worlds(place, watched, VARIANTS[variant])
+def test_a_crash_at_any_point(variant: str, place: Place, crash_points: CrashPoints, record_sweep: list[str]) -> None:
+    worlds = Worlds(place, crash_points, VARIANTS[variant])
     points = Sweep(worlds.world, worlds.life).points()
     assert place.prepared() == []
     record_sweep.append(f"PostgreSQL {variant}: {points} crash points")
@@ -82,9 +82,9 @@ def test_a_crash_at_any_point(variant: str, place: Place, watched: Watched, reco
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_crash_at_any_point_of_the_recovery_from_a_crash_at_any_point(
-    pair_sample: PairSample, variant: str, place: Place, watched: Watched, record_sweep: list[str]
+    pair_sample: PairSample, variant: str, place: Place, crash_points: CrashPoints, record_sweep: list[str]
 ) -> None:
-    worlds = Worlds(place, watched, VARIANTS[variant])
+    worlds = Worlds(place, crash_points, VARIANTS[variant])
     points, pairs = pair_sample.of(Sweep(worlds.world, worlds.life))
     assert place.prepared() == []
     record_sweep.append(f"PostgreSQL {variant}: {points} points, {pairs} ordered pairs, {pair_sample}")

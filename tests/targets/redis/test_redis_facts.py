@@ -149,11 +149,14 @@ def test_the_facts_cost_no_round_trip_of_their_own(server: RedisServer, reader: 
 
 def test_doctor_says_what_the_settings_mean(server: RedisServer, settings: Any) -> None:
     fine = findings(counter(server.url))
-    assert {about for about, (grade, _) in fine.items() if grade is Severity.OK} >= {"maxmemory-policy", "replicas"}
+    assert {about for about, (severity, _) in fine.items() if severity is Severity.OK} >= {
+        "maxmemory-policy",
+        "replicas",
+    }
     assert fine["appendfsync"] == (Severity.WARNING, fine["appendfsync"][1])
     settings("appendonly", "no")
-    grade, says = findings(counter(server.url))["append-only file"]
-    assert (grade, "CONFIG SET appendonly yes" in says) == (Severity.WARNING, True)
+    severity, detail = findings(counter(server.url))["append-only file"]
+    assert (severity, "CONFIG SET appendonly yes" in detail) == (Severity.WARNING, True)
     settings("maxmemory-policy", "volatile-lru")
     assert findings(counter(server.url))["maxmemory-policy"][0] is Severity.OK
     assert findings(counter(server.url, ttl_s=60))["maxmemory-policy"][0] is Severity.WARNING
@@ -168,8 +171,8 @@ def test_doctor_says_what_a_fail_over_can_lose(server: RedisServer, redis: Redis
             with driver.Redis.from_url(server.url) as client:
                 while not client.info("replication")["connected_slaves"]:
                     client.ping()
-            grade, says = findings(counter(server.url))["replicas"]
-            assert (grade, "min-replicas-to-write 1" in says) == (Severity.WARNING, True)
+            severity, detail = findings(counter(server.url))["replicas"]
+            assert (severity, "min-replicas-to-write 1" in detail) == (Severity.WARNING, True)
             settings("min-replicas-to-write", "1")
             assert findings(counter(server.url))["replicas"][0] is Severity.OK
         finally:
@@ -183,8 +186,8 @@ def test_where_config_is_not_allowed_doctor_says_so_and_the_policy_is_known_all_
     reader.client.acl_setuser("who", enabled=True, nopass=True, categories=["+@all"], keys=["*"], commands=["-config"])
     url = f"redis://who:x@127.0.0.1:{server.port}/0"
     try:
-        grade, says = findings(counter(url))["settings"]
-        assert (grade, "CONFIG GET is not allowed" in says) == (Severity.WARNING, True)
+        severity, detail = findings(counter(url))["settings"]
+        assert (severity, "CONFIG GET is not allowed" in detail) == (Severity.WARNING, True)
         settings("maxmemory-policy", "allkeys-lru")
         with pytest.raises(TargetRefused, match="allkeys-lru"):
             counter(url).check(BATCH.schema, output_mode="append")

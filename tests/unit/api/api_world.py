@@ -150,7 +150,7 @@ def made(checkpoint: Path, *, delivered: int = DELIVERED, on_disk: bool = False)
         started_at=started_at,
         max_unpublished=10,
         metrics=lambda: exposition(meter.registry),
-        look=look,  # type: ignore[arg-type]
+        look=look,
         savepoints=SavepointTasks(checkpoint, clock=clock, spark="4.3.0"),
     )
     return World(harness, gate, recorder, meter, run, served, looks)

@@ -45,7 +45,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 @pytest.mark.parametrize("names", ["driver.example", ("",)])
 def test_names_are_a_list_of_names(names: object) -> None:
     with pytest.raises(ConfigurationError):
-        ApiConfig(names=names)  # type: ignore[arg-type]
+        ApiConfig(names=names)
 
 
 def test_each_run_has_a_token_of_its_own() -> None:
@@ -80,7 +80,7 @@ def test_the_command_gives_a_job_an_api_and_keeps_what_the_job_says(tmp_path: Pa
 
 def test_an_api_that_is_no_config_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        Job(name="j", checkpoint=tmp_path, pipeline=print, sinks=[FileSink(tmp_path)], api=True)  # type: ignore[arg-type]
+        Job(name="j", checkpoint=tmp_path, pipeline=print, sinks=[FileSink(tmp_path)], api=True)
     assert "ApiConfig" in (refused.value.hint or "")
 
 

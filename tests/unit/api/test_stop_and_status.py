@@ -58,7 +58,7 @@ def test_stop_waits_until_the_run_has_ended(
 ) -> None:
     world, server = watched
     asked = threading.Event()
-    world.run.request_stop = asked.set  # type: ignore[method-assign]
+    world.run.request_stop = asked.set
 
     def end() -> None:
         assert asked.wait(60)

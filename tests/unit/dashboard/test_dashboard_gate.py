@@ -99,7 +99,7 @@ def test_what_changes_something_needs_a_header_that_no_other_page_can_send(with_
 
 
 def test_read_only_means_that_nothing_is_changed(checkpoint: Path, access: object) -> None:
-    client = client_of(Place(checkpoint, access), DashboardConfig(read_only=True))  # type: ignore[arg-type]
+    client = client_of(Place(checkpoint, access), DashboardConfig(read_only=True))
     body = b'{"action": "abort", "transaction": "x", "because": "y"}'
     for path in acts(Place(checkpoint).id):
         reply = client.send("POST", path, JSON, body=body)

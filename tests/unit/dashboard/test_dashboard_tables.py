@@ -33,7 +33,7 @@ def record(epoch: int, *, took: float = 1.0, outcome: str = "settled", run: str 
         times[end] = at + timedelta(seconds=took)
     acked = [at + timedelta(seconds=0.2 + 0.1 * slot) for slot in range(slots)]
     staged = tuple(StagedSlot(slot, 5, 50, "h", acked[slot]) for slot in range(slots))
-    return EpochRecord(epoch, RunId(run), outcome, times=times, rows=10, slots=staged, slot_count=slots)  # type: ignore[arg-type]
+    return EpochRecord(epoch, RunId(run), outcome, times=times, rows=10, slots=staged, slot_count=slots)
 
 
 def digests(*records: EpochRecord) -> tuple[Digest, ...]:

@@ -102,7 +102,7 @@ def test_verify_ends_with_1_where_something_is_wrong(world: World, tmp_path: Pat
     path = take(world.checkpoint, tmp_path, clock=ManualClock(), spark="4.3.0").path
     (path / "files" / "offsets" / "3").write_text("other")
     assert "error files/offsets/3: it has 5 bytes, and" in said("verify", path, code=1).stdout
-    assert json.loads(said("verify", path, "--json", code=1).stdout)["findings"][0]["file"] == "files/offsets/3"
+    assert json.loads(said("verify", path, "--json", code=1).stdout)["findings"][0]["about"] == "files/offsets/3"
     (path / "savepoint.json").write_text("torn")
     assert "is damaged" in said("list", tmp_path).stdout.replace("\n", " ")
 

@@ -93,7 +93,7 @@ class Passing(KafkaFailed, TryAgain):
     """It is known to pass, and no row is to blame."""
 
 
-def judged(failed: KafkaFailed) -> Exception:
+def translated(failed: KafkaFailed) -> Exception:
     """What the error means while an epoch is being published: see `errors.TABLE`."""
     kind = classify(failed.code)
     # Whether the topic is gone, or a broker does not know of it yet, is seen when the next session opens.

@@ -159,7 +159,7 @@ class Session:
         self._client.close()
         self._cluster.close()
 
-    def waiting(self, slots: Sequence[SlotValues], epoch: int) -> list[SlotValues]:
+    def without_receipt(self, slots: Sequence[SlotValues], epoch: int) -> list[SlotValues]:
         """Those that have no receipt yet, or are to have none."""
         found = self.receipts.slots(self.job.generation, epoch)
         return slots_to_send(slots, found.items(), settled=self.receipts.settled(self.job.generation))

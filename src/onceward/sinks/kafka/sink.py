@@ -21,7 +21,7 @@ from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka import preflight
-from onceward.sinks.kafka.client import KafkaFailed, Passing, judged
+from onceward.sinks.kafka.client import KafkaFailed, Passing, translated
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import Choice, columns_of
 from onceward.sinks.kafka.diagnose import diagnose
@@ -179,7 +179,7 @@ class KafkaSink(TransactionalWriteAheadSink):
             session.begin_epoch()
             if any(slot.receipt is not None for slot in slots):
                 session.announce()
-            for group in _groups(session.waiting(slots, epoch), self.max_rows_per_transaction):
+            for group in _groups(session.without_receipt(slots, epoch), self.max_rows_per_transaction):
                 session.publish(group)
 
     def _refuse_rejected(
@@ -201,7 +201,7 @@ class KafkaSink(TransactionalWriteAheadSink):
             usual, self._batch_bytes = self._batch_bytes, _ONE_RECORD_EACH
             try:
                 with self._at(job) as session:
-                    waiting = session.waiting(slots, checkpoint_id)
+                    waiting = session.without_receipt(slots, checkpoint_id)
                 return search(waiting, partial(self._at, job))
             finally:
                 self._end()
@@ -255,7 +255,7 @@ class KafkaSink(TransactionalWriteAheadSink):
                 if isinstance(error, SmallerBatches):
                     self._batch_bytes = error.size
                 self._end()
-                if isinstance(error, KafkaFailed) and (verdict := judged(error)) is not error:
+                if isinstance(error, KafkaFailed) and (verdict := translated(error)) is not error:
                     raise verdict from error
                 raise
 

@@ -26,8 +26,6 @@ from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.table import Table
 from onceward.sinks.obstacles import Obstacle, refusal, standing
 
-MEANS = "two-phase commit: LOAD DATA and receipt in one prepared XA transaction"
-
 # A look for a receipt that someone holds locked is repeated soon enough.
 _LOCK_WAIT_S = 1
 _MAY_NOT_RECOVER = frozenset({1227, 1401})
@@ -104,7 +102,7 @@ class SlotTransaction:
 class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
     """Made by `MySQLSink`. A slot's rows become visible together; slots one after the other."""
 
-    mechanism = MEANS
+    mechanism = "two-phase commit: LOAD DATA and receipt in one prepared XA transaction"
 
     def __init__(
         self, options: Options, facts: TargetFacts, *, name: str, obstacles: tuple[Obstacle, ...] = ()
@@ -153,17 +151,17 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         """Gather the rows, and load them when there are enough."""
-        with self._waiting_told(transaction.context):
+        with self._naming_lock_holders(transaction.context):
             transaction.add(batch)
 
     def pre_commit(self, transaction: SlotTransaction) -> Handle:
         """Load, write the receipt, prepare, disconnect."""
-        with self._waiting_told(transaction.context):
+        with self._naming_lock_holders(transaction.context):
             transaction.prepare()
         return {"rows": transaction.loader.rows}
 
     @contextmanager
-    def _waiting_told(self, context: SlotContext) -> Iterator[None]:
+    def _naming_lock_holders(self, context: SlotContext) -> Iterator[None]:
         """A wait that was cut off is told with those who may have been in the way, and what is gone as such."""
         try:
             yield

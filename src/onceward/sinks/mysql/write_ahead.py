@@ -117,12 +117,12 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
         with self._options.connect() as session:
             session.execute("START TRANSACTION")
-            missing = self._missing(session, slots, job, checkpoint_id)
-            if missing:
-                table = self._facts.confirm(session, self._schema(missing), epoch=checkpoint_id)
+            waiting = self._without_receipt(session, slots, job, checkpoint_id)
+            if waiting:
+                table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
                 self._empty(session)
-                self._write_or_reject(session, missing, table, checkpoint_id)
-            for slot in missing:
+                self._write_or_reject(session, waiting, table, checkpoint_id)
+            for slot in waiting:
                 if slot.receipt is not None:
                     self._receipts.write(session, slot.receipt)
             session.execute("COMMIT")
@@ -135,7 +135,9 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                     return batch.schema
         return pa.schema([])
 
-    def _missing(self, session: Session, slots: Sequence[SlotValues], job: JobIdentity, epoch: int) -> list[SlotValues]:
+    def _without_receipt(
+        self, session: Session, slots: Sequence[SlotValues], job: JobIdentity, epoch: int
+    ) -> list[SlotValues]:
         if all(slot.receipt is None for slot in slots):
             return list(slots)
         settled = self._receipts.locked_watermark(session, job)
@@ -191,7 +193,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         """See `TransactionalWriteAheadSink.find_rejected`."""
         with self._options.connect() as session:
             session.execute("START TRANSACTION")
-            waiting = self._missing(session, slots, job, checkpoint_id)
+            waiting = self._without_receipt(session, slots, job, checkpoint_id)
             table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
             self._empty(session)
             for slot in waiting[:1]:

@@ -62,7 +62,7 @@ def classify(error: Exception) -> ErrorClass:
     return _BY_CODE.get(code) or _BY_CODE.get(code[:2]) or ErrorClass.UNKNOWN
 
 
-def as_told(error: Exception, table: str, *, epoch: int, sink: str | None = None) -> Exception:
+def translated(error: Exception, table: str, *, epoch: int, sink: str | None = None) -> Exception:
     """The error as the publisher understands it; the same one when nobody knows what it means."""
     match classify(error):
         case ErrorClass.RETRY:

@@ -15,7 +15,7 @@ from onceward.errors import TargetChanged, TargetRefused
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.postgres.catalog import Column, Table, describe
 from onceward.sinks.postgres.equality import keys_of
-from onceward.sinks.postgres.errors import as_told, classify
+from onceward.sinks.postgres.errors import classify, translated
 from onceward.sinks.postgres.hazards import refuse_hazards, refuse_unlogged
 from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.receipts import Receipts
@@ -50,7 +50,7 @@ class TargetFacts:
         except PostgresError as error:
             if classify(error) is not ErrorClass.TARGET:
                 raise
-            raise as_told(error, str(self._target.table), epoch=epoch) from None
+            raise translated(error, str(self._target.table), epoch=epoch) from None
         table, receipts = self._describe(session.run_prepared)
         if table is None:
             raise TargetChanged(

@@ -88,13 +88,13 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         """COPY, some batches at a time."""
-        with self._waiting_told(transaction.context):
+        with self._naming_lock_holders(transaction.context):
             transaction.rows.add(batch)
 
     def pre_commit(self, transaction: SlotTransaction) -> Handle:
         """The rows that are left, the receipt, PREPARE TRANSACTION."""
         context, session = transaction.context, transaction.session
-        with self._waiting_told(context):
+        with self._naming_lock_holders(context):
             transaction.rows.flush()
             self._receipts.write_transaction(session, context)
             try:
@@ -110,7 +110,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         transaction.session.close()
 
     @contextmanager
-    def _waiting_told(self, context: SlotContext) -> Iterator[None]:
+    def _naming_lock_holders(self, context: SlotContext) -> Iterator[None]:
         """A wait that was cut off is told with those who were in the way."""
         try:
             yield

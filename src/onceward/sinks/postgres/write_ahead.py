@@ -24,7 +24,7 @@ from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.catalog import Table
 from onceward.sinks.postgres.diagnose import diagnose
 from onceward.sinks.postgres.encode import DoesNotFit
-from onceward.sinks.postgres.errors import as_told
+from onceward.sinks.postgres.errors import translated
 from onceward.sinks.postgres.facts import TargetFacts
 from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
@@ -80,7 +80,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         except (PostgresError, DoesNotFit) as error:
             # Also of COMMIT, for constraints that wait for it: the server has rolled all of it back.
             told = explained(error, self.target, self._receipts.receipts) if is_cut_off(error) else error
-            raise as_told(told, str(self.target.table), epoch=checkpoint_id, sink=self.name) from None
+            raise translated(told, str(self.target.table), epoch=checkpoint_id, sink=self.name) from None
         return True
 
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
