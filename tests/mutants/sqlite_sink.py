@@ -10,7 +10,7 @@ RULES = (
     Mutant(
         name="sqlite-conflict-clauses-are-overruled",
         rule="A table that leaves out rows which violate a constraint gets them as an error.",
-        file="sinks/sqlite/compatibility.py",
+        file="sinks/sqlite/rows.py",
         old="INSERT OR ABORT INTO",
         new="INSERT INTO",
         tests=SQLITE,

@@ -1,4 +1,5 @@
-"""A table in SQLite. `compatibility` holds the statements and compares table and stream, `encode` makes parameters."""
+"""A table in SQLite. `rows` holds the statements, `table` and `compatibility` compare table and stream, `encode` makes
+parameters."""
 
 from onceward.sinks.sqlite.sink import SQLiteSink
 

@@ -28,10 +28,12 @@ from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.output_mode import by_mode, refuse_output_mode
 from onceward.sinks.receipts import slots_to_send
 from onceward.sinks.spark_types import spark_type
-from onceward.sinks.sqlite import compatibility as sql
+from onceward.sinks.sqlite.compatibility import refuse_unless_fitting
 from onceward.sinks.sqlite.encode import DoesNotFit, parameters, refused
 from onceward.sinks.sqlite.errors import as_told, classify
 from onceward.sinks.sqlite.facts import facts_of
+from onceward.sinks.sqlite.rows import insert, update, upsert
+from onceward.sinks.sqlite.table import create_table, describe, folded
 
 RECEIPTS = "onceward_receipts"
 WATERMARKS = "onceward_watermarks"
@@ -89,7 +91,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         wrong: tuple[str, str] | None = None
         if not self.table or "\0" in self.table:
             wrong = f"{self.table!r} cannot be a table", "name the table that takes the rows"
-        elif sql.folded(self.table) in own or sql.folded(self.table).startswith("sqlite_"):
+        elif folded(self.table) in own or folded(self.table).startswith("sqlite_"):
             wrong = f"table {self.table!r} is reserved", "choose another name"
         elif self.mode not in ("append", "upsert"):
             wrong = f"unknown mode {self.mode!r}", "choose append or upsert"
@@ -97,7 +99,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
             wrong = "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
         elif self.mode == "append" and self.keys:
             wrong = "mode append has no use for keys", 'say mode="upsert", or leave keys out'
-        elif len({sql.folded(key) for key in self.keys}) < len(self.keys):
+        elif len({folded(key) for key in self.keys}) < len(self.keys):
             wrong = f"keys names a column twice: {', '.join(self.keys)}", "name each column once"
         if wrong is not None:
             raise ConfigurationError(wrong[0], hint=wrong[1])
@@ -125,8 +127,8 @@ class SQLiteSink(TransactionalWriteAheadSink):
 
     def _check_schema(self, schema: pa.Schema, output_mode: str) -> None:
         refuse_output_mode(output_mode, self.mode, modes=("append", "upsert"))
-        folded = [sql.folded(name) for name in schema.names]
-        doubled = [name for name in schema.names if folded.count(sql.folded(name)) > 1]
+        names = [folded(name) for name in schema.names]
+        doubled = [name for name in schema.names if names.count(folded(name)) > 1]
         if doubled or not schema.names:
             raise TargetRefused(
                 f"the stream's columns {', '.join(doubled)} are one column to SQLite, which ignores case"
@@ -135,7 +137,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 hint="rename or add columns in the query",
                 sink=self.name,
             )
-        missing = [key for key in self.keys if sql.folded(key) not in folded]
+        missing = [key for key in self.keys if folded(key) not in names]
         if missing:
             raise TargetRefused(
                 f"the stream has no key column {', '.join(missing)}",
@@ -150,12 +152,12 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 )
 
     def _check_table(self, database: sqlite3.Connection, schema: pa.Schema) -> None:
-        found = sql.describe(database, self.table)
+        found = describe(database, self.table)
         if found is not None:
-            sql.refuse_unless_fitting(found, self.table, schema, self.keys)
+            refuse_unless_fitting(found, self.table, schema, self.keys)
             return
-        names = {sql.folded(name): name for name in schema.names}
-        statement = sql.create_table(self.table, schema, [names[sql.folded(key)] for key in self.keys])
+        names = {folded(name): name for name in schema.names}
+        statement = create_table(self.table, schema, [names[folded(key)] for key in self.keys])
         if not self.create_table:
             raise TargetRefused(f"there is no table {self.table!r} in {self.file.path}", hint=f"run: {statement};")
         database.execute(statement)
@@ -189,7 +191,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
         if self._facts is None:
             self._facts = now
         if self._loose_keys is None:
-            found = sql.describe(database, self.table)
+            found = describe(database, self.table)
             self._loose_keys = found is not None and found.ignores_some
         refuse_change(self._facts, now, epoch=epoch)
 
@@ -251,13 +253,13 @@ class SQLiteSink(TransactionalWriteAheadSink):
     def _write(self, database: sqlite3.Connection, batch: pa.RecordBatch) -> None:
         columns = batch.schema.names
         if self.mode == "append":
-            self._run(database, sql.insert(self.table, columns), batch)
+            self._run(database, insert(self.table, columns), batch)
             return
         without_key = self._without_key(batch)
         if without_key is not None:
             self._write_null_keys(database, batch.filter(without_key))
             batch = batch.filter(pc.invert(without_key))
-        self._run(database, sql.upsert(self.table, columns, self.keys, with_keys=self._keys_may_differ(batch)), batch)
+        self._run(database, upsert(self.table, columns, self.keys, with_keys=self._keys_may_differ(batch)), batch)
 
     def _run(self, database: sqlite3.Connection, statement: str, batch: pa.RecordBatch) -> None:
         """For every row, and see that each has been written: a trigger can leave one out without an error."""
@@ -267,14 +269,14 @@ class SQLiteSink(TransactionalWriteAheadSink):
 
     def _keys_may_differ(self, batch: pa.RecordBatch) -> bool:
         """Whether two keys can be equal to the table and be spelt differently, by a collation or as 0.0 and -0.0."""
-        keys = {sql.folded(key) for key in self.keys}
-        has_floats = any(pa.types.is_floating(field.type) for field in batch.schema if sql.folded(field.name) in keys)
+        keys = {folded(key) for key in self.keys}
+        has_floats = any(pa.types.is_floating(field.type) for field in batch.schema if folded(field.name) in keys)
         return has_floats or bool(self._loose_keys)
 
     def _without_key(self, batch: pa.RecordBatch) -> pa.Array | None:
         """Which rows have a null among their keys; None when no row has."""
-        keys = {sql.folded(key) for key in self.keys}
-        columns = [batch.column(i) for i, name in enumerate(batch.schema.names) if sql.folded(name) in keys]
+        keys = {folded(key) for key in self.keys}
+        columns = [batch.column(i) for i, name in enumerate(batch.schema.names) if folded(name) in keys]
         nulls = [column.is_null() for column in columns if column.null_count]
         mask = nulls[0] if nulls else None
         for more in nulls[1:]:
@@ -284,19 +286,19 @@ class SQLiteSink(TransactionalWriteAheadSink):
     def _write_null_keys(self, database: sqlite3.Connection, batch: pa.RecordBatch) -> None:
         """Row by row, since to a unique index two nulls are never the same. Such rows are few."""
         columns = batch.schema.names
-        found = sql.describe(database, self.table)
-        if found is not None and found.rowid_alias in {sql.folded(key) for key in self.keys}:
+        found = describe(database, self.table)
+        if found is not None and found.rowid_alias in {folded(key) for key in self.keys}:
             raise TargetRefused(
                 f"a row has no key, and the key of table {self.table!r} is its row id, which cannot be null",
                 hint="filter such rows out in the query",
                 sink=self.name,
             )
-        folded = [sql.folded(name) for name in columns]
-        at = [folded.index(sql.folded(key)) for key in self.keys]
-        update, insert = sql.update(self.table, columns, self.keys), sql.insert(self.table, columns)
+        names = [folded(name) for name in columns]
+        at = [names.index(folded(key)) for key in self.keys]
+        change, add = update(self.table, columns, self.keys), insert(self.table, columns)
         for row in parameters(batch):
-            if database.execute(update, (*row, *(row[i] for i in at))).rowcount == 0:
-                database.execute(insert, row)
+            if database.execute(change, (*row, *(row[i] for i in at))).rowcount == 0:
+                database.execute(add, row)
 
     # --- receipts -------------------------------------------------------------------------------
 
