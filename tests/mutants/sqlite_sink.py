@@ -18,7 +18,7 @@ RULES = (
     Mutant(
         name="sqlite-rows-that-a-trigger-leaves-out",
         rule="Every row that was sent has been written, or is named.",
-        file="sinks/sqlite/sink.py",
+        file="sinks/sqlite/rows.py",
         old="if written < batch.num_rows and",
         new="if written > batch.num_rows and",
         tests=SQLITE,
@@ -26,8 +26,8 @@ RULES = (
     Mutant(
         name="sqlite-facts-are-compared",
         rule="A table of SQLite that changed in mid-run stops the next epoch.",
-        file="sinks/sqlite/sink.py",
-        old="        refuse_change(self._facts, now, epoch=epoch)\n",
+        file="sinks/sqlite/facts.py",
+        old="        refuse_change(self.facts, now, epoch=epoch)\n",
         new="",
         tests=SQLITE,
     ),

@@ -143,7 +143,7 @@ RULES = (
     Mutant(
         name="table-has-its-receipts",
         rule="A slot whose receipt the table has is not written again.",
-        file="sinks/sqlite/sink.py",
+        file="sinks/sqlite/receipts.py",
         old="slots_to_send(slots, found, settled=-1 if settled is None else settled[0])",
         new="list(slots)",
         tests=SQLITE,
@@ -152,8 +152,8 @@ RULES = (
         name="receipt-goes-in-with-its-rows",
         rule="A slot's receipt is written in the transaction of its rows.",
         file="sinks/sqlite/sink.py",
-        old="        if receipt is not None:\n            scope",
-        new="        if False:\n            scope",
+        old="        if slot.receipt is not None:\n",
+        new="        if False:\n",
         tests=SQLITE,
     ),
     Mutant(
@@ -199,7 +199,7 @@ RULES = (
     Mutant(
         name="watermark-of-the-target-never-goes-down",
         rule="The target's own watermark is never lowered.",
-        file="sinks/sqlite/sink.py",
+        file="sinks/sqlite/receipts.py",
         old="SET settled = max(settled, excluded.settled)",
         new="SET settled = excluded.settled",
         tests=SQLITE,
@@ -207,7 +207,7 @@ RULES = (
     Mutant(
         name="newest-receipts-are-kept",
         rule="The receipts of a generation's newest epoch are kept, so that it stays known.",
-        file="sinks/sqlite/sink.py",
+        file="sinks/sqlite/receipts.py",
         old='f"AND epoch < (SELECT max(epoch) FROM {RECEIPTS} WHERE {where})"',
         new='f"AND epoch <= (SELECT max(epoch) FROM {RECEIPTS} WHERE {where})"',
         tests=SQLITE,

@@ -1,5 +1,8 @@
-"""A table in SQLite. `rows` holds the statements, `table` and `compatibility` compare table and stream, `encode` makes
-parameters."""
+"""A table in SQLite, from the write-ahead log.
+
+`sink` stands on `rows` (the statements that write), `table` and `compatibility` (the target, and whether it takes the
+stream), `encode` (Arrow columns as parameters), and `receipts`.
+"""
 
 from onceward.sinks.sqlite.sink import SQLiteSink
 

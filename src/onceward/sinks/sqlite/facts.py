@@ -8,7 +8,34 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
+from onceward.contracts import refuse_change
+from onceward.sinks.sqlite.table import describe
+
 _NO_INDEX = "CREATE INDEX"
+
+
+class TargetFacts:
+    """One sink's."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self.facts: Mapping[str, str] | None = None
+        self.has_loose_keys: bool | None = None
+        """Whether a unique index takes texts for equal that differ; None before the first rows."""
+
+    def take(self, database: sqlite3.Connection) -> None:
+        """At a start, when the table has been checked and fits: from here on it stays as it is."""
+        self.facts = facts_of(database, self._table)
+
+    def confirm(self, database: sqlite3.Connection, epoch: int) -> None:
+        """Inside a transaction, before it writes rows: the table is as it was at the start."""
+        now = facts_of(database, self._table)
+        if self.facts is None:
+            self.facts = now
+        if self.has_loose_keys is None:
+            found = describe(database, self._table)
+            self.has_loose_keys = found is not None and found.ignores_some
+        refuse_change(self.facts, now, epoch=epoch)
 
 
 def facts_of(database: sqlite3.Connection, table: str) -> Mapping[str, str]:
