@@ -60,9 +60,14 @@ IMMEDIATE: Final = Fingerprint("straight")
 proves nothing about a decision."""
 
 
+def can_be_name(name: str) -> bool:
+    """Whether a job or a sink can be called so."""
+    return _NAME.fullmatch(name) is not None and name == name.strip()
+
+
 def checked_name(kind: str, name: str) -> str:
     """`name` if it can serve as a job's or sink's name, else a clear refusal."""
-    if not _NAME.fullmatch(name) or name != name.strip():
+    if not can_be_name(name):
         raise ConfigurationError(
             f"{name!r} cannot be the name of a {kind}",
             hint="use 1 to 200 characters without slashes, control characters or blanks at the ends",

@@ -33,7 +33,15 @@ from onceward.contracts import (
     TwoPhaseCommitSink,
 )
 from onceward.errors import ConfigurationError, TargetRefused
-from onceward.identity import Fingerprint, JobIdentity, JobName, TransactionName, job_digest
+from onceward.identity import (
+    Fingerprint,
+    JobIdentity,
+    JobName,
+    TransactionName,
+    can_be_name,
+    default_sink_name,
+    job_digest,
+)
 from onceward.sinks.files.engine import engine_folder, is_alike, stage_engine_files
 from onceward.sinks.files.formats import FORMATS
 from onceward.sinks.files.layout import (
@@ -80,7 +88,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
         name: str | None = None,
     ) -> None:
         self.path = local_path(path, follows_links=False)
-        super().__init__(name=name if name is not None else f"files:{self.path.name or 'root'}"[:200].rstrip())
+        super().__init__(name=name if name is not None else _default_name(self.path.name or "root"))
         if format not in FORMATS:
             raise ConfigurationError(
                 f"unknown file format {format!r}", hint=f"choose one of {', '.join(FORMATS)}", sink=self.name
@@ -358,6 +366,13 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
         folders = {folder for leaf in leaves for folder in (leaf, *leaf.parents) if folder.is_relative_to(self.path)}
         for folder in folders:
             sync_folder(folder)
+
+
+def _default_name(folder: str) -> str:
+    """The folder's as it stands, where that can be a name: checkpoints hold such names, and in some of them letters
+    that do not print, such as the joiners of Persian, which `default_sink_name` replaces."""
+    name = f"files:{folder}"[:200].rstrip()
+    return name if can_be_name(name) else default_sink_name("files", folder)
 
 
 def _handles(staged: Iterable[tuple[str, TransactionName]]) -> list[Handle]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from onceward.connections.kafka import Setting, driver
 from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, TransactionalWriteAheadSink, Workload
 from onceward.errors import ConfigurationError, attributed
-from onceward.identity import JobIdentity
+from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka import preflight
 from onceward.sinks.kafka.client import KafkaFailed, Passing, translated
@@ -78,7 +78,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         timeout_s: float = 30.0,
         name: str | None = None,
     ) -> None:
-        super().__init__(name=name if name is not None else f"kafka:{topic if topic is not None else '*'}"[:200])
+        super().__init__(name=name if name is not None else default_sink_name("kafka", topic or "*"))
         driver()
         try:
             self.choice = Choice(
