@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from onceward.sinks.json_text import iso_text, json_lines, without_json_form
 
-Options = Mapping[str, object]
+FormatOptions = Mapping[str, object]
 
 _SAMPLE_ROWS = 10_000
 # A dictionary pays when a value comes back at least this often; else Parquet builds one and throws it away.
@@ -37,7 +37,7 @@ class Encoder(Protocol):
 class FileFormat:
     """One way to write a file. `compressions` maps each to the file's extension; the first is the default."""
 
-    open: Callable[[pa.NativeFile, pa.Table, str, Options], Encoder]
+    open: Callable[[pa.NativeFile, pa.Table, str, FormatOptions], Encoder]
     compressions: Mapping[str, str]
     refuse: Callable[[pa.DataType], str | None]
     rows_per_group: int
@@ -49,7 +49,7 @@ class FileFormat:
 
 
 class _Parquet:
-    def __init__(self, stream: pa.NativeFile, first: pa.Table, compression: str, options: Options) -> None:
+    def __init__(self, stream: pa.NativeFile, first: pa.Table, compression: str, options: FormatOptions) -> None:
         settings: dict[str, object] = {"use_dictionary": _worth_a_dictionary(first), "compression": compression}
         self._writer = pq.ParquetWriter(stream, first.schema, **(settings | dict(options)))
 
@@ -61,7 +61,7 @@ class _Parquet:
 
 
 class _JsonLines:
-    def __init__(self, stream: pa.NativeFile, first: pa.Table, compression: str, options: Options) -> None:
+    def __init__(self, stream: pa.NativeFile, first: pa.Table, compression: str, options: FormatOptions) -> None:
         if options:
             raise TypeError(f"JSON lines take no options, got {', '.join(options)}")
         refused = without_json_form(first.schema)
@@ -79,7 +79,7 @@ class _JsonLines:
 
 
 class _Csv:
-    def __init__(self, stream: pa.NativeFile, first: pa.Table, compression: str, options: Options) -> None:
+    def __init__(self, stream: pa.NativeFile, first: pa.Table, compression: str, options: FormatOptions) -> None:
         self._stream, self._closing = _compressed(stream, compression)
         settings = pa.csv.WriteOptions(**options)
         self._writer = pa.csv.CSVWriter(self._stream, _zones_as_text(first).schema, write_options=settings)

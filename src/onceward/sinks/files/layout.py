@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -123,20 +122,3 @@ def is_plain(kind: pa.DataType) -> bool:
         or pt.is_timestamp(kind)
         or pt.is_decimal(kind)
     )
-
-
-def published(root: Path, prefix: str) -> Iterator[str]:
-    """The names of visible files that begin with `prefix`, in `root` and its partition folders."""
-    waiting = [os.fspath(root)]
-    while waiting:
-        try:
-            entries = os.scandir(waiting.pop())
-        except FileNotFoundError:
-            continue
-        with entries:
-            for entry in entries:
-                name = entry.name
-                if name.startswith(prefix):
-                    yield name
-                elif "=" in name and name[0] != "." and entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)

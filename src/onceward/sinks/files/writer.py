@@ -19,33 +19,15 @@ import pyarrow.compute as pc
 
 from onceward.contracts import SlotContext
 from onceward.errors import StorageFailed
-from onceward.sinks.files.formats import Encoder, FileFormat, Options
-from onceward.sinks.files.layout import HIDDEN, StagedFile, final_name, folders, staged_name
+from onceward.sinks.files.formats import Encoder
+from onceward.sinks.files.layout import StagedFile, final_name, folders, staged_name
+from onceward.sinks.files.options import Options
 from onceward.storage import sync_folder
 
 _BYTES_AT_ONCE = 64 << 20
 _ROWS_TO_SPLIT = 1 << 17
 _BYTES_OF_ALL_PARTITIONS = 256 << 20
-OPEN_FILES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class WriterSettings:
-    """What the sink's options mean for its writers."""
-
-    root: Path
-    format: FileFormat
-    compression: str
-    options: Options
-    partition_by: tuple[str, ...]
-    max_rows: int | None
-    max_bytes: int | None
-    open_files: int = OPEN_FILES
-
-    @property
-    def extension(self) -> str:
-        """The end of every file's name."""
-        return self.format.compressions[self.compression]
+_OPEN_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +41,18 @@ class _Part:
 
 
 class _OpenFile:
-    def __init__(self, settings: WriterSettings, *, staged: str, number: int, first: pa.Table) -> None:
+    def __init__(self, options: Options, *, staged: str, number: int, first: pa.Table) -> None:
         self.staged = staged
         self.number = number
         self.rows = 0
-        path = settings.root / HIDDEN / staged
+        path = options.hidden / staged
         # Exclusive: the name belongs to this attempt alone, so a file that is there already is a broken invariant.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         self._stream = pa.OSFile(os.fspath(path), "wb")
         try:
-            self._encoder: Encoder = settings.format.open(self._stream, first, settings.compression, settings.options)
+            self._encoder: Encoder = options.file_format.open(
+                self._stream, first, options.compression, options.format_options
+            )
         except BaseException:
             self._stream.close()
             raise
@@ -117,10 +101,10 @@ class _Waiting:
 class SlotTransaction:
     """The transaction of one task attempt."""
 
-    def __init__(self, context: SlotContext, settings: WriterSettings) -> None:
+    def __init__(self, context: SlotContext, options: Options) -> None:
         self.transaction = str(context.transaction)
         self._fingerprint = context.fingerprint
-        self._settings = settings
+        self._options = options
         self._partitions: OrderedDict[str, _Waiting] = OrderedDict()
         self._to_split: list[pa.Table] = []
         self._rows_to_split = 0
@@ -133,7 +117,7 @@ class SlotTransaction:
         if batch.num_rows == 0:
             return
         table = pa.Table.from_batches([batch])
-        if not self._settings.partition_by:
+        if not self._options.partition_by:
             self._place("", table)
             return
         self._to_split.append(table)
@@ -147,7 +131,7 @@ class SlotTransaction:
         for folder in list(self._partitions):
             self._finish(folder)
         self._parts.sort(key=lambda part: part.number)
-        hidden = self._settings.root / HIDDEN
+        hidden = self._options.hidden
         sizes = [_durable(hidden / part.staged) for part in self._parts]
         sync_folder(hidden)
         return [self._sealed(part, size) for part, size in zip(self._parts, sizes, strict=True)]
@@ -159,10 +143,10 @@ class SlotTransaction:
                 waiting.file.drop()
         self._partitions.clear()
         for number in range(self._parts_begun):
-            (self._settings.root / HIDDEN / self._staged_name(number)).unlink(missing_ok=True)
+            (self._options.hidden / self._staged_name(number)).unlink(missing_ok=True)
 
     def _staged_name(self, number: int) -> str:
-        return staged_name(self.transaction, part=number, extension=self._settings.extension)
+        return staged_name(self.transaction, part=number, extension=self._options.extension)
 
     def _sealed(self, part: _Part, size: int) -> StagedFile:
         name = final_name(
@@ -170,7 +154,7 @@ class SlotTransaction:
             self._fingerprint,
             part=part.number,
             parts=len(self._parts),
-            extension=self._settings.extension,
+            extension=self._options.extension,
         )
         return StagedFile(part.staged, f"{part.folder}/{name}" if part.folder else name, part.rows, size)
 
@@ -179,7 +163,7 @@ class SlotTransaction:
             return
         table = pa.concat_tables(self._to_split).combine_chunks()
         self._to_split, self._rows_to_split = [], 0
-        for folder, rows in split(table, self._settings.partition_by):
+        for folder, rows in split(table, self._options.partition_by):
             self._place(folder, rows)
         # The pieces of one table share its memory, so it is given back only when all of them are written.
         self._bytes_since_drain += table.nbytes
@@ -190,7 +174,7 @@ class SlotTransaction:
 
     def _place(self, folder: str, table: pa.Table) -> None:
         """Let the rows wait for their file; a file that has its number of rows is finished."""
-        limit = self._settings.max_rows
+        limit = self._options.max_rows_per_file
         while table.num_rows:
             waiting = self._partitions.setdefault(folder, _Waiting())
             room = table.num_rows if limit is None else limit - waiting.rows_of_file
@@ -198,12 +182,12 @@ class SlotTransaction:
             table = table.slice(room)
             if limit is not None and waiting.rows_of_file >= limit:
                 self._finish(folder)
-            elif waiting.rows >= self._settings.format.rows_per_group or waiting.bytes >= self._bytes_at_once:
+            elif waiting.rows >= self._options.file_format.rows_per_group or waiting.bytes >= self._bytes_at_once:
                 self._write(folder)
 
     @property
     def _bytes_at_once(self) -> int:
-        return min(_BYTES_AT_ONCE, self._settings.max_bytes or _BYTES_AT_ONCE)
+        return min(_BYTES_AT_ONCE, self._options.max_bytes_per_file or _BYTES_AT_ONCE)
 
     def _write(self, folder: str) -> None:
         waiting = self._partitions[folder]
@@ -213,16 +197,16 @@ class SlotTransaction:
         if waiting.file is None:
             self._close_oldest()
             number, self._parts_begun = self._parts_begun, self._parts_begun + 1
-            waiting.file = _OpenFile(self._settings, staged=self._staged_name(number), number=number, first=table)
+            waiting.file = _OpenFile(self._options, staged=self._staged_name(number), number=number, first=table)
         self._partitions.move_to_end(folder)
         size = waiting.file.write(table)
-        if self._settings.max_bytes is not None and size >= self._settings.max_bytes:
+        if self._options.max_bytes_per_file is not None and size >= self._options.max_bytes_per_file:
             self._finish(folder)
 
     def _close_oldest(self) -> None:
         """Make room for one more open file by finishing the one that was written to longest ago."""
         opened = [folder for folder, waiting in self._partitions.items() if waiting.file is not None]
-        if len(opened) >= self._settings.open_files:
+        if len(opened) >= _OPEN_FILES:
             self._finish(opened[0])
 
     def _finish(self, folder: str) -> None:
