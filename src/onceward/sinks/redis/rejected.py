@@ -25,8 +25,9 @@ from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.redis import commands, receipts
 from onceward.sinks.redis.apply import Delivery
 from onceward.sinks.redis.arithmetic import MOST_FRACTION_DIGITS, MOST_WHOLE_DIGITS
+from onceward.sinks.redis.compatibility import adds_fractions
 from onceward.sinks.redis.errors import classify
-from onceward.sinks.redis.options import HOLDS, Layout, adds_fractions
+from onceward.sinks.redis.options import HOLDS, Layout
 from onceward.sinks.redis.receipts import Scope
 from onceward.sinks.redis.rows import NULL_KEY, faults, filled
 from onceward.sinks.redis.scripts import LOOK

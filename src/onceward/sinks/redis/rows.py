@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.errors import RowsRejected
+from onceward.sinks.redis.compatibility import adds_fractions
 from onceward.sinks.redis.encode import as_bytes, as_plain_numbers
-from onceward.sinks.redis.options import Layout, Template, adds_fractions
+from onceward.sinks.redis.options import Layout, Template
 from onceward.sinks.redis.packing import FALSE, NIL, bytes_of, packed_array, packed_column
 from onceward.sinks.redis.scores import Fault, faults_of_numbers
 

@@ -28,10 +28,11 @@ from onceward.errors import ConfigurationError, RowsRejected, TargetRefused, Tar
 from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.redis.apply import Delivery
+from onceward.sinks.redis.compatibility import adds_fractions, refuse_unless_fitting
 from onceward.sinks.redis.diagnose import diagnose
 from onceward.sinks.redis.errors import classify, translated
 from onceward.sinks.redis.facts import TargetFacts
-from onceward.sinks.redis.options import DEFAULT_PREFIX, adds_fractions, make_layout, refuse_unless_fitting
+from onceward.sinks.redis.options import DEFAULT_PREFIX, make_layout
 from onceward.sinks.redis.preflight import refuse_unless_able
 from onceward.sinks.redis.receipts import Scope, entries, forget_below, key_of
 from onceward.sinks.redis.rejected import find_rejected
