@@ -14,7 +14,8 @@ from onceward.identity import Generation, JobIdentity, JobName, SinkName
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka.client import RepeatFilter, log
 from onceward.sinks.kafka.cluster import Cluster, Described
-from onceward.sinks.kafka.columns import Choice, columns_of
+from onceward.sinks.kafka.columns import Choice
+from onceward.sinks.kafka.compatibility import fitting_columns
 from onceward.sinks.kafka.receipts import Receipts
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -97,15 +98,15 @@ def test_rows_that_do_not_fit_the_options_are_refused(
 ) -> None:
     """Scenario 69."""
     with pytest.raises(TargetRefused, match=says):
-        columns_of(choice, pa.schema([pa.field(name, kind) for name, kind in fields]))
+        fitting_columns(choice, pa.schema([pa.field(name, kind) for name, kind in fields]))
 
 
 def test_the_columns_of_spark_are_found_by_their_names() -> None:
     fields = [("key", pa.binary()), ("value", pa.string()), ("topic", pa.string()), ("headers", HEADERS)]
-    found = columns_of(Choice(), pa.schema([*fields, ("partition", pa.int32()), ("other", pa.int64())]))
+    found = fitting_columns(Choice(), pa.schema([*fields, ("partition", pa.int32()), ("other", pa.int64())]))
     assert (found.topic_column, found.key, found.value) == ("topic", ("key",), ("value",))
     assert (found.headers, found.partition) == ("headers", "partition")
-    assert columns_of(Choice("t"), pa.schema(fields)).topic_column is None, "the option wins, as in Spark"
+    assert fitting_columns(Choice("t"), pa.schema(fields)).topic_column is None, "the option wins, as in Spark"
 
 
 def test_doctor_is_told_about_copies_and_limits(workspace: KafkaWorkspace) -> None:

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
-from onceward.errors import ConfigurationError, TargetRefused
-from onceward.sinks.kafka.encode import refused_type
-from onceward.sinks.spark_types import spark_type
+from onceward.errors import ConfigurationError
 
 FORMATS = ("string", "json", "bytes")
-_HEADERS = "an array of structs with the fields key (text) and value (bytes)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +58,10 @@ class Columns:
 
 
 def columns_of(choice: Choice, schema: pa.Schema) -> Columns:
-    """Raise `TargetRefused` when the stream has not what the options name."""
+    """What the options name, and what the conventions say where they name nothing. Whether the rows have it, and of the
+    right types, is asked in `compatibility`."""
     names = schema.names
-    by_convention = not choice.value and any(f.name == "value" and _is_text_or_bytes(f.type) for f in schema)
+    by_convention = not choice.value and any(f.name == "value" and is_text_or_bytes(f.type) for f in schema)
     topic_column = choice.topic_column
     if choice.topic is None and topic_column is None and "topic" in names:
         topic_column = "topic"
@@ -76,7 +74,7 @@ def columns_of(choice: Choice, schema: pa.Schema) -> Columns:
     not_data = {topic_column, headers, partition}
     value = choice.value or (("value",) if by_convention else tuple(name for name in names if name not in not_data))
     is_object = (len(choice.value) != 1 and not by_convention) or (len(choice.value) == 0 and choice.format == "json")
-    found = Columns(
+    return Columns(
         topic=choice.topic,
         topic_column=topic_column,
         key=key,
@@ -87,56 +85,15 @@ def columns_of(choice: Choice, schema: pa.Schema) -> Columns:
         partition=partition,
         timestamp=choice.timestamp,
     )
-    _refuse_unless_fitting(found, schema)
-    return found
 
 
-def _refuse_unless_fitting(columns: Columns, schema: pa.Schema) -> None:
-    if columns.topic is None and columns.topic_column is None:
-        raise TargetRefused(
-            "no topic is named", hint="say topic='name', or topic_column='column', or give the rows a column topic"
-        )
-    singles = (columns.topic_column, columns.headers, columns.partition, columns.timestamp)
-    for name in [*columns.key, *columns.value, *(one for one in singles if one is not None)]:
-        if schema.names.count(name) != 1:
-            has = "no column" if name not in schema.names else "more than one column"
-            raise TargetRefused(f"the rows have {has} {name!r}", hint=f"they have {', '.join(schema.names)}")
-        why = None if name == columns.headers else refused_type(schema.field(name).type)
-        if why is not None:
-            raise TargetRefused(f"column {name!r} is {spark_type(schema.field(name).type)}: {why}")
-    if not columns.value:
-        raise TargetRefused("no column is left for the value")
-
-    def refuse(name: str | None, fits: bool, wanted: str) -> None:
-        if name is not None and not fits:
-            raise TargetRefused(
-                f"column {name!r} is {spark_type(schema.field(name).type)}", hint=f"it must be {wanted}"
-            )
-
-    def kind(name: str | None) -> pa.DataType:
-        return schema.field(name).type if name is not None else pa.null()
-
-    refuse(columns.topic_column, _is_text(kind(columns.topic_column)), "text")
-    refuse(columns.partition, pt.is_integer(kind(columns.partition)), "a whole number")
-    moment = kind(columns.timestamp)
-    refuse(columns.timestamp, pt.is_timestamp(moment) or pt.is_int64(moment), "a timestamp, or milliseconds (bigint)")
-    refuse(columns.headers, _is_headers(kind(columns.headers)), _HEADERS)
-    if columns.format == "bytes":
-        refuse(columns.value[0], _is_text_or_bytes(kind(columns.value[0])), "bytes or text")
-
-
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Text, dictionary-encoded or not."""
     if pt.is_dictionary(kind):
         kind = kind.value_type
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or kind == pa.string_view())
 
 
-def _is_text_or_bytes(kind: pa.DataType) -> bool:
-    return _is_text(kind) or bool(pt.is_binary(kind) or pt.is_large_binary(kind) or kind == pa.binary_view())
-
-
-def _is_headers(kind: pa.DataType) -> bool:
-    if not (pt.is_list(kind) or pt.is_large_list(kind)) or not pt.is_struct(kind.value_type):
-        return False
-    fields = {field.name: field.type for field in kind.value_type}
-    return set(fields) == {"key", "value"} and _is_text(fields["key"]) and _is_text_or_bytes(fields["value"])
+def is_text_or_bytes(kind: pa.DataType) -> bool:
+    """What can be a record's value as it is."""
+    return is_text(kind) or bool(pt.is_binary(kind) or pt.is_large_binary(kind) or kind == pa.binary_view())

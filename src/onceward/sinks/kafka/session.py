@@ -30,7 +30,8 @@ from onceward.errors import RowsRejected, TargetRefused
 from onceward.identity import JobIdentity, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, claim_from, claim_transactional_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
-from onceward.sinks.kafka.columns import Choice, columns_of
+from onceward.sinks.kafka.columns import Choice
+from onceward.sinks.kafka.compatibility import fitting_columns
 from onceward.sinks.kafka.encode import Records, records_of
 from onceward.sinks.kafka.facts import TargetFacts
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, misfits
@@ -284,7 +285,7 @@ class Session:
         """Some rows of the slot as records, and the number of the first of them."""
         first = 0
         for batch in slot.read():
-            columns = columns_of(self._choice, batch.schema)
+            columns = fitting_columns(self._choice, batch.schema)
             for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
                 yield first + start, records_of(batch.slice(start, _ROWS_AT_ONCE), columns)
             first += batch.num_rows

@@ -23,7 +23,8 @@ from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka import preflight
 from onceward.sinks.kafka.client import KafkaFailed, Passing, translated
 from onceward.sinks.kafka.cluster import Cluster
-from onceward.sinks.kafka.columns import Choice, columns_of
+from onceward.sinks.kafka.columns import Choice
+from onceward.sinks.kafka.compatibility import fitting_columns
 from onceward.sinks.kafka.diagnose import diagnose
 from onceward.sinks.kafka.errors import classify
 from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
@@ -122,7 +123,7 @@ class KafkaSink(TransactionalWriteAheadSink):
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare options and stream; then ask the brokers for topics, permissions and transactions."""
         with attributed(sink=self.name):
-            columns = columns_of(self.choice, schema)
+            columns = fitting_columns(self.choice, schema)
             preflight.check(
                 self.settings,
                 topic=self.choice.topic,
