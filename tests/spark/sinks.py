@@ -11,7 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from onceward.contracts import Committed, Handle, Outcome, RetryLater, SlotContext, SlotValues, TwoPhaseCommitSink
+from onceward.contracts import (
+    Committed,
+    Finding,
+    Handle,
+    Outcome,
+    RetryLater,
+    Severity,
+    SlotContext,
+    SlotValues,
+    TwoPhaseCommitSink,
+    Workload,
+)
 from onceward.identity import JobIdentity
 from onceward.sinks import FileSink, SQLiteSink
 
@@ -99,3 +110,13 @@ class ClosedTable(SQLiteSink):
         if checkpoint_id >= self.first_epoch and not self.opening.exists():
             return False
         return super().send_transaction(slots, job, checkpoint_id, timestamp)
+
+
+class WorriedTable(SQLiteSink):
+    """A table that finds too little room for what a job asks of it."""
+
+    def diagnose(self, workload: Workload) -> Iterable[Finding]:
+        """What the job asks, as a warning."""
+        yield Finding("server", Severity.OK, "up")
+        detail = f"for {workload.slots} slots of {workload.unpublished_epochs} epochs"
+        yield Finding("room", Severity.WARNING, detail, "make some")

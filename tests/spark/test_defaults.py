@@ -8,9 +8,11 @@ import logging
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from onceward import CheckpointConfig
 from onceward.contracts import Workload
 from onceward.job import workload_of
 from onceward.sinks import FileSink
+from onceward.spark.defaults import most_tasks
 
 from .workspace import SparkWorkspace
 
@@ -75,3 +77,21 @@ def test_the_transactions_that_a_sink_must_have_room_for_go_by_the_plan(
     assert workload_of(job, counted(workspace, unset)) == Workload(200, 10)
     unset.conf.unset(PARTITIONS)
     assert workload_of(job, counted(workspace, unset)) == Workload(2, 10)
+
+
+def test_the_tasks_of_an_epoch_of_ones_own_query_are_those_that_it_has(
+    workspace: SparkWorkspace, unset: SparkSession
+) -> None:
+    """It may be changed on its way to us, and nothing is computed to find out."""
+    workspace.add_files(1)
+    found: list[int] = []
+
+    def count(batch: DataFrame, epoch: int) -> None:
+        for frame in (batch, batch.where("id > 3"), batch.union(batch), batch.groupBy("file").count()):
+            found.append(most_tasks(frame, workspace.checkpoint, CheckpointConfig()))
+
+    unset.conf.set(PARTITIONS, 7)
+    writer = workspace.stream(unset).repartition(3).writeStream
+    query = writer.option("checkpointLocation", str(workspace.checkpoint)).foreachBatch(count)
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert found == [3, 3, 6, 7]

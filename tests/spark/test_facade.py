@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from pathlib import Path
@@ -17,7 +18,7 @@ from onceward import CheckpointConfig, foreach_batch
 from onceward.errors import ConfigurationError, PublishFailed
 from onceward.sinks import FileSink, SQLiteSink
 
-from .sinks import ClosedTable
+from .sinks import ClosedTable, WorriedTable
 from .workspace import ROWS, SparkWorkspace, expect_exactly_once
 
 
@@ -141,6 +142,23 @@ def test_a_query_of_ones_own_delivers_through_foreach_batch(workspace: SparkWork
         deliver.close()
     workspace.expect_exactly_once()
     workspace.expect_nothing_staged()
+
+
+def test_a_query_of_ones_own_is_warned_once_of_what_its_sinks_find(
+    workspace: SparkWorkspace, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a job is at its start, by the tasks that its epochs have."""
+    caplog.set_level(logging.WARNING, logger="onceward")
+    workspace.add_files(2)
+    sink = WorriedTable(workspace.database, table="t")
+    deliver = foreach_batch(name="own", checkpoint=workspace.checkpoint, sinks=[sink], max_unpublished_epochs=4)
+    stream = workspace.stream(spark).repartition(5)
+    writer = stream.writeStream.option("checkpointLocation", str(workspace.checkpoint))
+    writer.foreachBatch(deliver).trigger(availableNow=True).start().awaitTermination()
+    deliver.close()
+    expect_exactly_once(workspace.in_table(), workspace.ids())
+    said = [record.getMessage() for record in caplog.records if "room" in record.getMessage()]
+    assert said == [f"sink {str(sink.name)!r}: room: for 5 slots of 4 epochs (make some)"]
 
 
 def test_a_query_with_another_checkpoint_location_is_refused(workspace: SparkWorkspace, spark: SparkSession) -> None:

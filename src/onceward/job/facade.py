@@ -15,14 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceward.api import ApiConfig
 from onceward.clock import SystemClock
-from onceward.contracts import (
-    AnySink,
-    Guarantee,
-    Hooks,
-    Severity,
-    Sink,
-    Workload,
-)
+from onceward.contracts import Guarantee, Hooks, Sink, Workload
 from onceward.epoch import PublishLimits, Watchdog
 from onceward.errors import ConfigurationError, Fenced
 from onceward.identity import checked_name
@@ -47,6 +40,7 @@ from onceward.spark.checkpoint_config import CheckpointConfig
 from onceward.spark.current import for_checkpoint
 from onceward.spark.defaults import check_settings, most_tasks, query_settings, wait_for_sources
 from onceward.spark.delivery import Delivery, DeliveryLimits
+from onceward.spark.findings import log_findings
 from onceward.spark.operators import check_topology, planned_topology, record_topology
 from onceward.spark.options import refuse_async_progress, trigger_arguments
 from onceward.spark.progress import engine_reports
@@ -201,7 +195,7 @@ class Job:
         check_topology(topology, root)
         sinks = chosen_sinks(self.sinks, guarantee, watchdog)
         check_sinks(sinks, frame.schema, output_mode=self.output_mode)
-        _warn(sinks, workload_of(self, frame))
+        log_findings(sinks, workload_of(self, frame))
         opened = open_job_checkpoint(
             name=self.name,
             checkpoint=root,
@@ -362,11 +356,3 @@ def _log_plan(plan: Plan) -> None:
             log.info("recovery: %s", describe(step))
         else:
             log.info("recovery: epoch %d: %s", epoch, describe(step), extra={"epoch": epoch})
-
-
-def _warn(sinks: Sequence[AnySink], workload: Workload) -> None:
-    for sink in sinks:
-        with about(sink=sink.name):
-            for finding in sink.diagnose(workload):
-                if finding.severity is not Severity.OK:
-                    log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.detail, finding.fix)

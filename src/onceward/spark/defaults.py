@@ -159,12 +159,17 @@ def situation(frame: DataFrame, checkpoint: Path) -> Situation:
 
 def most_tasks(frame: DataFrame, checkpoint: Path, config: CheckpointConfig) -> int:
     """How many tasks an epoch may have at its end: those of the last shuffle; one for each core where files are read
-    and nothing is shuffled. What other sources have, only they know: then as many as a shuffle would."""
+    and nothing is shuffled. What other sources have, only they know: then as many as a shuffle would. Of an epoch that
+    is there, as `foreachBatch` gets it, its partitions tell."""
     spark = frame.sparkSession
     cores = spark.sparkContext.defaultParallelism
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    if not shuffles(frame) and all("FileSource" in leaves.apply(n).toString() for n in range(leaves.size())):
-        return cores
+    found = frame._jdf.queryExecution().analyzed().collectLeaves()
+    leaves = [found.apply(number) for number in range(found.size())]
+    if not shuffles(frame):
+        if all("FileSource" in leaf.toString() for leaf in leaves):
+            return cores
+        if all(leaf.nodeName() == "LogicalRDD" for leaf in leaves):
+            return max(sum(int(leaf.rdd().getNumPartitions()) for leaf in leaves), cores)
     kept = SparkLogs(checkpoint).shuffle_partitions()
     told = settings_for(situation(frame, checkpoint), config).get(PARTITIONS)
     return max(kept or int(told or spark.conf.get(PARTITIONS) or 1), cores)

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from onceward.contracts import Workload
 from onceward.contracts.events import Failed
 from onceward.epoch import (
     EpochAssignment,
@@ -34,6 +35,9 @@ from onceward.recovery import Opened
 from onceward.spark.batches import BatchSize
 from onceward.spark.cause import in_one_line
 from onceward.spark.checkpoint import SparkLogs
+from onceward.spark.checkpoint_config import CheckpointConfig
+from onceward.spark.defaults import most_tasks
+from onceward.spark.findings import log_findings
 from onceward.spark.first_rows import FirstRows, looks_small
 from onceward.spark.probe import probe_folders
 from onceward.spark.query_id import refuse_another_query
@@ -144,8 +148,7 @@ class Delivery:
             if self._newest < 0:
                 self._first_look(batch)
             if not self._checked:
-                check_retention(batch.sparkSession, self._limits.max_unpublished_epochs)
-                check_sinks(self._context.sinks, batch.schema, output_mode=self._output_mode)
+                self._check(batch)
                 self._checked = True
             if self._newest < 0:
                 with self._time_limit(batch, epoch):
@@ -162,6 +165,14 @@ class Delivery:
                 return False
             self._newest = epoch
             return True
+
+    def _check(self, batch: DataFrame) -> None:
+        """What `Job.start` does before its query: a query of somebody's own is known from its first epoch on."""
+        ahead = self._limits.max_unpublished_epochs
+        check_retention(batch.sparkSession, ahead)
+        check_sinks(self._context.sinks, batch.schema, output_mode=self._output_mode)
+        tasks = most_tasks(batch, self._checkpoint, CheckpointConfig())
+        log_findings(self._context.sinks, Workload(tasks, ahead))
 
     def _rest(self) -> None:
         """Leave the pause that is asked for between the last decision and what is staged next."""
