@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 
 from onceward.connections.redis import RedisConnection, hash_slot, tags
@@ -11,8 +10,6 @@ from onceward.sinks.redis import commands
 from onceward.sinks.redis.facts import TargetFacts
 from onceward.sinks.redis.options import HOLDS, Layout
 from onceward.sinks.redis.scripts import LOOK, TRY
-
-log = logging.getLogger("onceward")
 
 OLDEST_SERVER = (6, 2)
 
@@ -37,10 +34,6 @@ def refuse_unless_able(
                 hint="CONFIG SET maxmemory-policy noeviction, and in redis.conf; volatile-* will do as well: receipts "
                 "never expire",
             )
-    if not facts.keeps_journal:
-        log.warning(
-            "Redis keeps no append-only file: rows and receipts since its last snapshot are lost together when it stops"
-        )
     _refuse_commands(connection, layout, scratch, fractions=fractions)
     _refuse_key(connection, layout, scratch, fractions=fractions)
     return facts
