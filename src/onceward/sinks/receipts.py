@@ -1,6 +1,7 @@
 """Which slots of an epoch still have to be sent, given the receipts that the target holds: one rule for every sink.
 
-Pure: the sink reads receipts and watermark where they cannot change before its own are written, and asks here.
+Pure: the sink reads receipts and watermark where they cannot change before its own are written, and asks here. In Redis
+that place is inside the script that writes, which cannot ask here: it has the one copy of the rule.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 import redis as driver
 from redis_crash_points import crash_points, install_crash_points
-from shapes import COUNTER, JOB, Reader, send, slot_of, write
+from shapes import COUNTER, JOB, MARK, Reader, send, slot_of, write
 
 from onceward.connections.redis import hash_slot, tags
 from onceward.contracts import TryAgain
-from onceward.errors import RowsRejected, TargetRefused
+from onceward.errors import CheckpointRolledBack, OncewardError, OutputLost, RowsRejected, TargetRefused
 from onceward.sinks import RedisSink
 from onceward.sinks.redis import apply, receipts
 from onceward.testing import CrashAt, Crashed, Harness, Source
@@ -203,6 +203,31 @@ def test_a_slot_that_is_partly_in_goes_on_with_parts_of_another_size(
         batch,
     )
     assert [cluster_reader.client.get(key) for key in keys] == [b"1"] * 9
+
+
+@pytest.mark.parametrize(
+    ("receipt", "error", "says"),
+    [("eeeeeeeeeeeeeee2 2 in", CheckpointRolledBack, "another epoch 7"), (f"{MARK} 0 torn", OutputLost, "broke off")],
+    ids=["of other rows", "torn"],
+)
+@pytest.mark.parametrize("asks", ["sends", "looks for rejected rows"])
+def test_a_hash_slot_whose_receipt_proves_nothing_is_not_passed_over_by_parts_of_another_size(
+    cluster: RedisCluster, cluster_reader: Reader, asks: str, receipt: str, error: type[OncewardError], says: str
+) -> None:
+    """The first hash slot is partly in, by parts of two; so its neighbour's receipt is read before parts of three."""
+    first, second = (f"{{{tags()[number]}}}" for number in (100, 200))
+    batch = pa.record_batch({"key": [*(f"{first}{number}" for number in range(9)), f"{second}a", f"{second}b"]})
+    cluster_reader.client.rpush(f"{first}5", "in the way")
+    with pytest.raises(RowsRejected):
+        write(RedisSink(cluster.url, type="counter", key="{key}", name="redis", max_rows_per_script=2), batch)
+    cluster_reader.client.delete(f"{first}5")
+    kept = f"onceward:receipts:page%20views:redis:{second}"
+    assert cluster_reader.client.hget(kept, "aaaaaaaa/7/0").startswith(f"{MARK} 2 in".encode())
+    cluster_reader.client.hset(kept, "aaaaaaaa/7/0", f"{receipt} 2026-01-01T00:00:00+00:00")
+    sink = RedisSink(cluster.url, type="counter", key="{key}", name="redis", max_rows_per_script=3)
+    with pytest.raises(error, match=says) as caught:
+        send(sink, slot_of(sink, batch)) if asks == "sends" else sink.find_rejected([slot_of(sink, batch)], JOB, 7)
+    assert (caught.value.sink, caught.value.epoch) == ("redis", 7)
 
 
 def test_a_database_number_is_refused(cluster: RedisCluster) -> None:

@@ -100,7 +100,7 @@ class Delivery:
                 return False
             if not self._apply_all(grouped):
                 # Parts of it went in that were cut otherwise: with another max_rows_per_script, or by a second driver.
-                rest = cut(rows_in=partial(receipts.rows_of_group, self.connection, self.scope, values.slot))
+                rest = cut(rows_in=partial(receipts.rows_of_group, self.connection, self.scope, values))
                 if not self._apply_all(list(rest)):
                     return False
             if not self._apply_part(home, [ended]):

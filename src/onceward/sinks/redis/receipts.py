@@ -100,14 +100,10 @@ def scope_of_group(scope: Scope, hash_slot: int) -> Scope:
     return Scope(f"{scope.key}:{{{tags()[hash_slot]}}}", scope.generation, scope.epoch)
 
 
-def rows_of_group(connection: RedisConnection, scope: Scope, slot: int, hash_slot: int) -> int:
-    """How many rows of a slot's group are in."""
-    own = scope_of_group(scope, hash_slot)
-    settled, value = _read(connection.client_of(hash_slot), own, [own.field(slot)])
-    entry = None if value is None else Entry.parse(own.field(slot).encode(), value)
-    if entry is None:
-        return ALL if scope.epoch <= _number(settled) else 0
-    return ALL if entry.is_in else entry.rows
+def rows_of_group(connection: RedisConnection, scope: Scope, values: SlotValues, hash_slot: int) -> int:
+    """How many rows of a slot's group are in, by the group's own receipt."""
+    (rows,) = rows_in(connection.client_of(hash_slot), [values], scope_of_group(scope, hash_slot))
+    return rows
 
 
 def _read(client: redis.Redis, scope: Scope, fields: Sequence[str]) -> list[bytes | None]:

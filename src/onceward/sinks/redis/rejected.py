@@ -49,7 +49,7 @@ def find_rejected(delivery: Delivery, slots: Sequence[SlotValues]) -> list[Rejec
             continue
         # Without a row: an error that comes all the same is the fault of none.
         delivery.try_out(replace(values, rows=0, read=partial(iter, ())))
-        inside = _Inside(connection, scope, values.slot, rows_in) if values.receipt is not None else None
+        inside = _Inside(connection, scope, values, rows_in) if values.receipt is not None else None
         fitting = list[int]()
         for row in _rows(values, layout):
             why = None
@@ -145,7 +145,7 @@ class _Inside:
 
     connection: RedisConnection
     scope: Scope
-    slot: int
+    values: SlotValues
     rows: int
     _groups: dict[int, int] = field(default_factory=dict)
     _passed: Counter[int] = field(default_factory=Counter)
@@ -156,7 +156,7 @@ class _Inside:
             return number < self.rows
         group = hash_slot(key)
         if group not in self._groups:
-            self._groups[group] = receipts.rows_of_group(self.connection, self.scope, self.slot, group)
+            self._groups[group] = receipts.rows_of_group(self.connection, self.scope, self.values, group)
         self._passed[group] += 1
         return self._passed[group] <= self._groups[group]
 
