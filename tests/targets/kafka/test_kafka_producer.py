@@ -150,14 +150,19 @@ def test_a_library_that_was_never_tried_is_refused(version: int, told: str) -> N
 
 
 @pytest.fixture
-def untried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A library that was never tried."""
-    monkeypatch.setattr("onceward.sinks.kafka.library._OLDEST", 0x7F000000)
+def looked_for_anew() -> Iterator[None]:
+    """The library is looked for once in a process; here it is once more, and once more afterwards."""
     for cached in (library, why_unusable):
         cached.cache_clear()
     yield
     for cached in (library, why_unusable):
         cached.cache_clear()
+
+
+@pytest.fixture
+def untried(looked_for_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that was never tried."""
+    monkeypatch.setattr("onceward.sinks.kafka.library._OLDEST", 0x7F000000)
 
 
 def test_with_a_library_that_was_never_tried_the_job_is_slower_and_says_so(
@@ -170,6 +175,26 @@ def test_with_a_library_that_was_never_tried_the_job_is_slower_and_says_so(
     (found, *_) = sink.diagnose(Workload(slots=1, unpublished_epochs=1))
     assert (found.about, found.severity) == ("producer", Severity.WARNING)
     assert re.fullmatch("records go out one by one, which is slower: librdkafka .* was never tried.*", found.detail)
+
+
+def test_with_a_library_that_cannot_be_opened_records_go_out_one_by_one(
+    workspace: KafkaWorkspace, looked_for_anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library beside it may be missing, or the driver be linked into Python itself."""
+
+    def cannot(path: str) -> None:
+        raise OSError("liblz4.so.1: cannot open shared object file")
+
+    monkeypatch.setattr("onceward.sinks.kafka.library.ctypes.CDLL", cannot)
+    sink = workspace.sink(check=True, producer=None)
+    assert write(sink, pa.record_batch({"key": ["k"], "value": ["v"]}))
+    assert isinstance(sink._session._producer, RecordProducer)
+    (found, *_) = sink.diagnose(Workload(slots=1, unpublished_epochs=1))
+    assert found.severity is Severity.WARNING
+    assert found.detail.endswith("cannot be opened: liblz4.so.1: cannot open shared object file")
+    with pytest.raises(ConfigurationError, match="cannot be opened") as refused:
+        workspace.sink(producer="columns")
+    assert refused.value.hint
 
 
 def test_whoever_insists_on_columns_is_refused_there(workspace: KafkaWorkspace, untried: None) -> None:

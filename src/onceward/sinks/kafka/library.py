@@ -157,7 +157,12 @@ def library() -> Any:
         )
     from confluent_kafka import cimpl
 
-    found = ctypes.CDLL(cimpl.__file__)
+    try:
+        found = ctypes.CDLL(cimpl.__file__)
+    except OSError as error:
+        raise ConfigurationError(
+            f"confluent-kafka's library cannot be opened: {error}", hint="install confluent-kafka from its wheel"
+        ) from None
     for name, (result, arguments) in _FUNCTIONS.items():
         try:
             function = getattr(found, name)
