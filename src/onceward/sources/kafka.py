@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from onceward.connections.kafka import driver
+from onceward.connections.kafka import driver, not_taken
 from onceward.errors import ConfigurationError, DamagedFile, SourceDataLost
 from onceward.sources.brokers import Brokers
 from onceward.sources.positions import OffsetRange, Place, positions
@@ -152,6 +153,12 @@ def offsets_for_monitoring(
     settings: dict[str, Any] = {**(config or {}), "bootstrap.servers": servers, "group.id": group}
     connected: list[Any] = []
 
+    def consumer_of(kafka: ModuleType) -> Any:
+        try:
+            return kafka.Consumer({**settings, "enable.auto.commit": False})
+        except (kafka.KafkaException, TypeError, ValueError) as error:
+            raise not_taken(error, config or {}) from None
+
     def commit(epoch: int) -> None:
         kafka, root = driver("offsets_for_monitoring"), given or current_checkpoint()
         if root is None:
@@ -160,7 +167,7 @@ def offsets_for_monitoring(
         if not ends:
             return
         # One client for all epochs, a new one after a failure.
-        consumer = connected.pop() if connected else kafka.Consumer({**settings, "enable.auto.commit": False})
+        consumer = connected.pop() if connected else consumer_of(kafka)
         try:
             consumer.commit(offsets=ends, asynchronous=False)
         except BaseException:
