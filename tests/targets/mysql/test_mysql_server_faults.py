@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,7 +99,9 @@ def test_a_server_that_is_down_for_longer_than_every_retry_keeps_the_epochs_wait
 
 def test_a_commit_that_is_carried_out_after_its_sender_gave_up_is_found(own: MySQLWorkspace) -> None:
     sink = appending(own)
-    impatient = own.sink(timeout_s=1.0)
+    # Chosen by one with patience: that asks the server, too.
+    impatient = own.sink()
+    impatient._options = replace(impatient._options, timeout_s=1.0)
     handle = stage(sink, context(sink, 0))
     own.server.pause()
     try:

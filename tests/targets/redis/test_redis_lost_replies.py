@@ -133,7 +133,7 @@ def test_two_drivers_that_publish_the_same_epochs_at_once_count_each_row_once(
         )
         try:
             for epoch, batch in enumerate(epochs):
-                together.wait(30)
+                together.wait(60)
                 while not send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch):
                     pass
         except BaseException as error:
@@ -151,13 +151,16 @@ def test_two_drivers_that_publish_the_same_epochs_at_once_count_each_row_once(
 
 def test_an_answer_that_comes_too_late_is_a_lost_one(server: RedisServer, reader: Reader) -> None:
     """The server stops answering, the client gives up, the server wakes and does it after all."""
-    sink = RedisSink(server.url, type="counter", key="count:{key}", by="by", name="redis", timeout_s=0.2)
+    sink, hasty = (
+        RedisSink(server.url, type="counter", key="count:{key}", by="by", name="redis", timeout_s=timeout_s)
+        for timeout_s in (30.0, 0.2)
+    )
     batch = some_rows(random.Random(SEED))
     slot: SlotValues = slot_of(sink, batch)
     server.pause()
     try:
         with pytest.raises(LOST):
-            send(sink, slot)
+            send(hasty, slot)
     finally:
         server.resume()
     while not send(sink, slot):
