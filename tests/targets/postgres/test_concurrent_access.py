@@ -238,6 +238,7 @@ def test_a_driver_that_was_stopped_in_the_middle_keeps_others_from_publishing_an
         with pytest.raises(TryAgain, match="another driver is publishing for this job and sink"):
             deliver(sink, [batch])
         assert place.rows() == []
+        stopped.run("ROLLBACK")
     deliver(sink, [batch])
     assert place.rows() == [{"id": 7}]
 
