@@ -1,5 +1,6 @@
 """Calls that do not come back: the job ends and says which one; the epoch stays staged; late success does no harm."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -181,20 +182,25 @@ def test_s77_repetitions_and_the_hanging_one_share_the_deadline(lock: Lock) -> N
                 lock.clock.pause(3.0)
                 raise ConnectionError("refused")
             lock.clock.pause(2.5)
-            lock.released.wait(3)
+            lock.released.wait(60)
             return [self.commit(handle) for handle in handles]
 
     harness = harness_of(with_watchdog(Users(target), lock.watchdog), target, lock.clock)
     assert "commit_all has not come back for 2 s" in error_of(harness).message
 
 
-def thread_of(lock: Lock, monkeypatch: pytest.MonkeyPatch) -> PublisherThread:
-    """A publisher that meets the lock with its first decided epoch."""
+def thread_of(lock: Lock, met: threading.Event, monkeypatch: pytest.MonkeyPatch) -> PublisherThread:
+    """A publisher that meets the lock with its first decided epoch, and says when."""
     target = MemoryTarget()
     harness = harness_of(FakeTwoPhaseSink(target), target, lock.clock)
     assert isinstance(harness.life(DiesAt("sink two-phase commit")), Crashed)
+
+    def meet() -> None:
+        met.set()
+        lock.released.wait(60)
+
     # Its clock stands still: the watchdog alone would wait for ever.
-    lock.meet = lambda: lock.released.wait(60)
+    lock.meet = meet
     context, _ = look_at(
         sinks=(with_watchdog(hanging(FakeTwoPhaseSink, "commit_all", lock)(target), lock.watchdog),),
         storage=harness.storage,
@@ -211,12 +217,14 @@ def thread_of(lock: Lock, monkeypatch: pytest.MonkeyPatch) -> PublisherThread:
 def test_s77_closing_a_publisher_never_waits_without_end(
     timeout_s: float | None, lock: Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    thread = thread_of(lock, monkeypatch)
+    met = threading.Event()
+    thread = thread_of(lock, met, monkeypatch)
     thread.start()
+    assert met.wait(60)
     with pytest.raises(PublishFailed, match="commit_all of sink 'two-phase' has not come back") as caught:
         thread.close(timeout_s)
     assert caught.value.epoch == 0
     assert thread.why_busy() is not None
     lock.release()
-    thread.close(10.0)
+    thread.close(60.0)
     assert thread.why_busy() is None

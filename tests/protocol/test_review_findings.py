@@ -69,7 +69,7 @@ class MeetingClock(ManualClock):
     def pause(self, seconds: float) -> None:
         super().pause(seconds)
         self.paused.set()
-        assert self.resume.wait(10)
+        assert self.resume.wait(60)
 
 
 @KINDS
@@ -88,13 +88,14 @@ def test_an_adopter_waits_for_another_one_below_it(kind: Callable[..., Any]) -> 
 
     def let_the_higher_one_take_over() -> None:
         higher.start()
-        assert clock.paused.wait(10)
+        assert clock.paused.wait(60)
 
     looks = iter([lambda: None, let_the_higher_one_take_over])
     lower = context_of(harness, "bbbbbb", PausedAt("log decided", lambda: next(looks)(), times=2))
     assert take_over(lower, 0) is None
     clock.resume.set()
-    higher.join(10)
+    higher.join(60)
+    assert not higher.is_alive()
     harness.drain()
     assert harness.problems() == []
     assert {row["version"] for row in harness.subjects[0].read()} == {"life-1.1"}

@@ -35,7 +35,7 @@ def test_a_transaction_whose_connection_is_still_open_is_never_taken_for_lost(
     assert "cannot be rolled back" in caplog.text
     assert [h["transaction"] for h in sink.pending(JOB)] == [handle["transaction"]]
     kept._session.close()
-    monkeypatch.setattr(xa, "_PATIENCE_S", 5.0)
+    monkeypatch.setattr(xa, "_PATIENCE_S", 60.0)
     assert sink.commit(handle) == Committed()
     assert sink.commit(handle) == AlreadyCommitted()
 
@@ -51,7 +51,6 @@ def test_a_commit_right_behind_the_pre_commit_waits_for_the_connection_to_end(qu
 def test_a_commit_that_the_server_confirms_and_does_not_carry_out_is_not_believed(
     workspace: MySQLWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(xa, "_PATIENCE_S", 0.0)
     sink = appending(workspace)
     handle = stage(sink, context(sink, 0))
     execute = Session.execute
@@ -60,6 +59,7 @@ def test_a_commit_that_the_server_confirms_and_does_not_carry_out_is_not_believe
         return [] if statement.startswith("XA COMMIT") else execute(self, statement)
 
     with monkeypatch.context() as patch:
+        patch.setattr(xa, "_PATIENCE_S", 0.0)
         patch.setattr(Session, "execute", lying)
         assert isinstance(sink.commit(handle), RetryLater)
     assert sink.commit(handle) == Committed()
@@ -105,7 +105,7 @@ def lose_sight(sink: Any, verb: str, tries: int = 4000) -> int | None:
                 session.execute(f"XA END {name}")
                 session.execute(f"XA PREPARE {name}")
                 asking = [in_background(partial(ask_until, asker, f"XA {verb} {name}", done)) for asker in askers]
-            assert all(asked.wait(30) for asked in asking)
+            assert all(asked.wait(60) for asked in asking)
             try:
                 sink._receipts.is_committed(looker, where.transaction)
             except MySQLError:
@@ -187,7 +187,7 @@ def test_receipts_are_pruned_while_transactions_are_prepared(workspace: MySQLWor
         assert sink.commit(stage(sink, context(sink, epoch))) == Committed()
     waiting = [stage(sink, context(sink, epoch, attempt=9)) for epoch in (0, 3, 4)]
     finished = in_background(lambda: sink.forget(JOB, 2))
-    assert finished.wait(10)
+    assert finished.wait(60)
     assert {receipt.epoch for receipt in sink.receipts(JOB)} == {2}
     for handle in waiting:
         sink.abort(handle)

@@ -79,16 +79,16 @@ def test_nothing_is_pruned_while_a_publisher_is_at_work(workspace: MySQLWorkspac
 
     def slowly() -> Any:
         reading.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         yield from batches(0)
 
     sent = in_background(lambda: sink.send_transaction([replace(slot, read=slowly)], JOB, 0, AT))
-    assert reading.wait(30)
+    assert reading.wait(60)
     pruned = in_background(lambda: workspace.sink().forget(JOB, 5))
     assert not pruned.wait(0.5)
     go_on.set()
-    assert sent.wait(30)
-    assert pruned.wait(30)
+    assert sent.wait(60)
+    assert pruned.wait(60)
     assert sink.send_transaction([slot], JOB, 0, AT)
     assert ids(workspace) == once(0)
 
@@ -114,7 +114,7 @@ def test_a_reader_sees_whole_slots_and_whole_epochs_and_nothing_early(quick: MyS
         append.commit_all(handles)
         whole.send_transaction(values(whole, epoch, 0, 1), JOB, epoch, AT)
     stop.set()
-    assert reading.wait(30)
+    assert reading.wait(60)
     reader.close()
     assert wrong == []
     assert sorted(row["id"] for row in quick.rows("result")) == [390, 391, 392, 393]

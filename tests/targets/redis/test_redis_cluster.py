@@ -86,7 +86,7 @@ def test_two_drivers_that_publish_at_once_count_each_row_once(cluster: RedisClus
         sink = counter(cluster, max_rows_per_script=max_rows_per_script)
         try:
             for epoch, batch in enumerate(epochs):
-                together.wait(30)
+                together.wait(60)
                 while not send(sink, slot_of(sink, batch, epoch=epoch), epoch=epoch):
                     pass
         except BaseException as error:
