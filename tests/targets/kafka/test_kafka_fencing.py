@@ -141,7 +141,7 @@ def test_wherever_the_old_driver_is_paused_and_another_prefix_takes_over_each_ro
         job = JobIdentity(JOB.name, Generation(f"aaaa{points:04d}"))
         old, new = (workspace.sink(id_prefix=prefix, timeout_s=3) for prefix in ("old", "new"))
         if begins != "for the first time":
-            publish_once(old, epoch, job)
+            publish(old, epoch, job)
         if begins == "known but closed":
             old = workspace.sink(id_prefix="old", timeout_s=3)
         take_over = partial(publish, new, epoch + 1, job)

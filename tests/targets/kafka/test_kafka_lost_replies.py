@@ -48,15 +48,28 @@ def test_every_record_is_there_once_after_lost_replies(
 
 
 def lose_every_commit(sink: KafkaSink, workspace: KafkaWorkspace, epoch: int) -> None:
-    """The client gives up on its commit, which the broker has carried out."""
-    workspace.server.detour.cut_after(END_TRANSACTION, at=4, times=1_000_000)
+    """The client gives up on its commit, which the broker has carried out: it asks again once an answer was lost."""
+    detour, producer = workspace.server.detour, sink._session._producer
+    commit, before = producer.commit_transaction, detour.cuts
+
+    def give_up(timeout_s: float) -> None:
+        assert timeout_s == sink.settings.timeout_s
+        while True:
+            try:
+                return commit(0.2)
+            except Exception:
+                if detour.cuts >= before + 2:
+                    raise
+
+    producer.commit_transaction = give_up
+    detour.cut_after(END_TRANSACTION, at=4, times=1_000_000)
     with pytest.raises(KafkaFailed):
         write(sink, numbers(epoch), epoch=epoch)
-    workspace.server.detour.cut_no_more()
+    detour.cut_no_more()
 
 
 def test_a_commit_of_which_nobody_knows_is_found_and_not_repeated(detoured: KafkaWorkspace) -> None:
-    sink = detoured.sink(timeout_s=2)
+    sink = detoured.sink()
     assert write(sink, numbers(0), epoch=0)
     lose_every_commit(sink, detoured, 1)
     assert write(sink, numbers(1), epoch=1)
@@ -68,7 +81,7 @@ def test_without_the_receipt_the_same_cut_sends_the_row_twice(
     detoured: KafkaWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test above can fail: let the sink not find its receipts, and it would."""
-    sink = detoured.sink(timeout_s=2)
+    sink = detoured.sink()
     assert write(sink, numbers(0), epoch=0)
     lose_every_commit(sink, detoured, 1)
     monkeypatch.setattr("onceward.sinks.kafka.receipts.Receipts.slots", lambda *_: {})

@@ -133,7 +133,7 @@ def test_without_any_of_it_the_sink_is_refused_and_says_what_is_missing(
 ) -> None:
     _, name, _, operation = missing = documented(workspace)[number]
     with secured.without(missing), pytest.raises(TargetRefused) as refused:
-        sink_of(workspace, timeout_s=3).check(IDS, output_mode="append")
+        sink_of(workspace).check(IDS, output_mode="append")
     assert name in str(refused.value)
     assert operation in str(refused.value)
     assert PASSWORD not in str(refused.value)
