@@ -80,6 +80,12 @@ def workspace(tmp_path: Path) -> SparkWorkspace:
 
 
 @pytest.fixture
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a short `publish_deadline_s` that is about repetitions: no call that only takes its time is given up."""
+    monkeypatch.setattr("onceward.epoch.watchdog._LEAST_S", 60.0)
+
+
+@pytest.fixture
 def seed(record_property: pytest.RecordProperty) -> int:
     """Another each time, unless `ONCEWARD_SEED` asks for one again. The report of a test that fails has it."""
     seed = int(os.environ.get("ONCEWARD_SEED", random.SystemRandom().randrange(10**6)))

@@ -185,7 +185,7 @@ def test_a_query_with_another_checkpoint_location_is_refused(workspace: SparkWor
     ("guarantee", "in_files", "in_table"), [("exactly-once", 1, 1), ("at-least-once", 2, 1), ("at-most-once", 1, 0)]
 )
 def test_the_same_failure_shows_what_each_guarantee_means(
-    workspace: SparkWorkspace, spark: SparkSession, guarantee: str, in_files: int, in_table: int
+    workspace: SparkWorkspace, spark: SparkSession, slow_calls: None, guarantee: str, in_files: int, in_table: int
 ) -> None:
     """Epoch 1 gets into the files and not into the table, and the job fails: neither, duplicates, or loss."""
     opening = workspace.work / "open"

@@ -249,7 +249,7 @@ def test_a_stop_does_not_wait_for_a_target_that_is_down(
 
 
 def test_a_target_that_stays_down_fails_the_job_and_the_next_start_publishes_first(
-    workspace: SparkWorkspace, spark: SparkSession
+    workspace: SparkWorkspace, spark: SparkSession, slow_calls: None
 ) -> None:
     opening = workspace.work / "open"
     sinks = [ClosedFiles(workspace.files, opening), SQLiteSink(workspace.database, table="t")]
