@@ -12,7 +12,7 @@ from onceward.contracts import TryAgain
 from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.postgres.encode import DoesNotFit
-from onceward.sinks.postgres.errors import MEANING, as_told, classify
+from onceward.sinks.postgres.errors import MEANING, classify, translated
 
 PAGE = Path(__file__).parents[3] / "docs" / "targets" / "postgres.md"
 LINE = re.compile(r"\| ([^|]+) \| (?:`(\w+)`|none) \| ([^|]+) \|")
@@ -49,7 +49,7 @@ def test_the_page_shows_the_table_that_the_code_goes_by() -> None:
 )
 def test_an_error_is_one_of_four(code: str, meaning: ErrorClass) -> None:
     assert classify(PostgresError("no", code)) is meaning
-    told = as_told(PostgresError("no", code), "rows", epoch=3)
+    told = translated(PostgresError("no", code), "rows", epoch=3)
     kinds = {ErrorClass.RETRY: TryAgain, ErrorClass.ROW: RowsRejected, ErrorClass.TARGET: TargetChanged}
     assert type(told) is kinds.get(meaning, PostgresError)
 

@@ -45,7 +45,7 @@ def classify(error: Exception) -> ErrorClass:
     return _BY_CODE.get(code & 0xFF, ErrorClass.UNKNOWN) if code is not None else ErrorClass.UNKNOWN
 
 
-def as_told(error: Exception, table: str, *, epoch: int, sink: str) -> Exception:
+def translated(error: Exception, table: str, *, epoch: int, sink: str) -> Exception:
     """The error as the publisher understands it; the same one when nobody knows what it means."""
     match classify(error):
         case ErrorClass.RETRY:

@@ -22,7 +22,7 @@ from onceward.errors import ConfigurationError
 from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.output_mode import by_mode
 from onceward.sinks.sqlite.encode import DoesNotFit
-from onceward.sinks.sqlite.errors import as_told
+from onceward.sinks.sqlite.errors import translated
 from onceward.sinks.sqlite.facts import TargetFacts
 from onceward.sinks.sqlite.options import Options
 from onceward.sinks.sqlite.preflight import check
@@ -86,7 +86,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 for slot in waiting:
                     self._write_slot(database, slot)
         except (sqlite3.Error, DoesNotFit) as error:
-            raise as_told(error, self._options.table, epoch=checkpoint_id, sink=self.name) from None
+            raise translated(error, self._options.table, epoch=checkpoint_id, sink=self.name) from None
         return True
 
     def _write_slot(self, database: sqlite3.Connection, slot: SlotValues) -> None:
