@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from onceward.testing.servers import MariaDBServer, PostgresServer, RedisServer
 
 from .servers import Servers
-from .workspace import SPARK_SETTINGS, SparkWorkspace, python_path
+from .workspace import PATIENCE_S, SPARK_SETTINGS, SparkWorkspace, python_path
 
 SPARK_SAYS: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (for the whole session)
 atexit.register(SPARK_SAYS.close)
@@ -83,6 +83,13 @@ def workspace(tmp_path: Path) -> SparkWorkspace:
 def slow_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a short `publish_deadline_s` that is about repetitions: no call that only takes its time is given up."""
     monkeypatch.setattr("onceward.epoch.watchdog._LEAST_S", 60.0)
+
+
+@pytest.fixture
+def slow_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a stop that has little time: what has that little is not Spark, when it is told to end the query."""
+    for module in ("delivery", "run"):
+        monkeypatch.setattr(f"onceward.spark.{module}._SHUTDOWN_GRACE_S", PATIENCE_S)
 
 
 @pytest.fixture

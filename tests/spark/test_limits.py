@@ -231,7 +231,7 @@ def test_a_target_that_is_down_holds_back_staging_and_gets_everything_later(
 
 
 def test_a_stop_does_not_wait_for_a_target_that_is_down(
-    workspace: SparkWorkspace, spark: SparkSession, spark_says: Callable[[], str]
+    workspace: SparkWorkspace, spark: SparkSession, spark_says: Callable[[], str], slow_stops: None
 ) -> None:
     """The held epoch is not begun; those that wait stay staged, and the next start publishes them first."""
     opening = workspace.work / "open"

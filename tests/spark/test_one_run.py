@@ -249,7 +249,7 @@ def test_s77_a_commit_that_hangs_ends_the_job_and_blocks_a_start_until_it_is_bac
     sinks = [Locked(workspace.files, opening), SQLiteSink(workspace.database, table="t")]
     workspace.add_files(2)
     with pytest.raises(PublishFailed, match="commit_all has not come back") as caught:
-        workspace.job(sinks, publish_deadline_s=2.0).run(spark)
+        workspace.job(sinks, publish_deadline_s=10.0).run(spark)
     assert (caught.value.epoch, caught.value.sink) == (0, "files:out")
     assert workspace.in_files() == [] == workspace.in_table()
     with pytest.raises(Fenced, match="commit_all of sink 'files:out' has not come back"):
@@ -268,7 +268,9 @@ def started(workspace: SparkWorkspace, spark: SparkSession) -> bool:
     return True
 
 
-def test_s77_a_stop_while_a_commit_hangs_is_bounded(workspace: SparkWorkspace, spark: SparkSession) -> None:
+def test_s77_a_stop_while_a_commit_hangs_is_bounded(
+    workspace: SparkWorkspace, spark: SparkSession, slow_stops: None
+) -> None:
     opening = workspace.work / "open"
     workspace.add_files(2)
     sinks = [Locked(workspace.files, opening), SQLiteSink(workspace.database, table="t")]
@@ -284,7 +286,7 @@ def test_s77_a_stop_while_a_commit_hangs_is_bounded(workspace: SparkWorkspace, s
 
 @pytest.mark.parametrize("small_epoch_rows", [0, 1000], ids=["by executors", "by the driver"])
 def test_s77_a_stop_while_staging_hangs_cancels_the_epoch(
-    workspace: SparkWorkspace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, small_epoch_rows: int
+    workspace: SparkWorkspace, spark: SparkSession, slow_stops: None, small_epoch_rows: int
 ) -> None:
     """The rows themselves do not come: a Spark job hangs, wherever the epoch is staged."""
     gate = Gate(workspace.work, file=1)
@@ -292,9 +294,6 @@ def test_s77_a_stop_while_staging_hangs_cancels_the_epoch(
     job = workspace.job(
         pipeline=lambda session: gate.stream(workspace, session), trigger=None, small_epoch_rows=small_epoch_rows
     )
-    # However long Spark takes to stop; that is not what it waits for here.
-    for module in ("delivery", "run"):
-        monkeypatch.setattr(f"onceward.spark.{module}._SHUTDOWN_GRACE_S", PATIENCE_S)
     run = job.start(spark)
     wait_until(lambda: gate.reached.exists() and run.status().settled == 0, "epoch 1 is being staged")
     with pytest.raises(EpochTimedOut, match="the run was stopped"):
@@ -331,16 +330,11 @@ def test_s77_a_sink_that_hangs_while_the_driver_stages_is_bounded_by_the_epochs_
 
 def test_s77_a_stop_while_the_driver_hangs_in_a_sink_says_so(workspace: SparkWorkspace, spark: SparkSession) -> None:
     opening = workspace.work / "open"
-    reached = threading.Event()
     workspace.add_files(2)
-    sinks = [LockedWhileStaging(workspace.files, opening, first_epoch=1), SQLiteSink(workspace.database, table="t")]
-
-    def second(epoch: int) -> None:
-        if epoch == 1:
-            reached.set()
-
-    run = workspace.job(sinks, trigger=None, hooks=Hooks(on_begin=second)).start(spark)
-    assert reached.wait(PATIENCE_S)
+    locked = LockedWhileStaging(workspace.files, opening, first_epoch=1)
+    sinks = [locked, SQLiteSink(workspace.database, table="t")]
+    run = workspace.job(sinks, trigger=None).start(spark)
+    wait_until(locked.reached.exists, "the driver hangs in the sink")
     stopping: list[BaseException] = []
 
     def stop() -> None:
