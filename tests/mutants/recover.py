@@ -8,6 +8,7 @@ PLAN = ("tests/protocol/test_recovery_plan.py",)
 IDENTITY = ("tests/protocol/test_scenarios_identity.py",)
 STARTS = ("tests/protocol/test_starts.py",)
 WENT_BACK = ("tests/protocol/test_target_went_back.py",)
+WENT_BACK_MEANWHILE = ("tests/protocol/test_went_back_meanwhile.py",)
 WENT_BACK_TWICE = ("tests/protocol/test_target_went_back_twice.py",)
 ADOPT = ("tests/protocol/test_adopt.py",)
 EXITS = ("tests/protocol/test_exits.py",)
@@ -227,8 +228,8 @@ RULES = (
         name="target-that-went-back-stops-the-start",
         rule="A target that lacks the receipts of settled epochs stops the start, and the epochs are named.",
         file="epoch/look_back.py",
-        old="    if lost := missing(context, markers, receipts, held, keep_receipts=keep_receipts):\n",
-        new="    if lost := ():\n",
+        old="        if lost:\n            raise rolled_back_target(lost, context.kept.epochs())\n",
+        new="",
         tests=WENT_BACK,
     ),
     Mutant(
@@ -286,6 +287,54 @@ RULES = (
         old="    return sorted(found, key=lambda pair: pair[1].epoch)\n",
         new="    return found\n",
         tests=WENT_BACK_TWICE,
+    ),
+    Mutant(
+        name="what-is-in-neither-look-is-looked-for-again",
+        rule="What is neither among the receipts nor prepared may have been committed between the two looks.",
+        file="epoch/look_back.py",
+        old="missing(context, markers, context.receipts(), held,",
+        new="missing(context, markers, receipts, held,",
+        tests=WENT_BACK_MEANWHILE,
+    ),
+    Mutant(
+        name="mending-a-target-ends-at-the-deadline",
+        rule="A target that goes back at each commit of what came back is not tried without end.",
+        file="epoch/rollback_detector.py",
+        old="                if waited > self._limits.deadline_s:\n",
+        new="                if False:\n",
+        tests=WENT_BACK_MEANWHILE,
+    ),
+    Mutant(
+        name="more-that-came-back-after-a-listing-is-committed-first",
+        rule="What a target holds when it is looked at, and did not when it was listed, is committed in its turn.",
+        file="epoch/rollback_detector.py",
+        old="self.commit_survivors(self._look() or listed)",
+        new="self._look()\n            self.commit_survivors(listed)",
+        tests=WENT_BACK_MEANWHILE,
+    ),
+    Mutant(
+        name="survivor-that-is-gone-is-a-target-that-went-back",
+        rule="A transaction of a settled epoch that is gone at its commit is no output that was lost.",
+        file="epoch/rollback_detector.py",
+        old="            self._look()\n            raise\n",
+        new="            raise\n",
+        tests=WENT_BACK_MEANWHILE,
+    ),
+    Mutant(
+        name="replay-commits-what-is-prepared-in-its-turn",
+        rule="A replay sends nothing of an epoch while the target holds older ones prepared.",
+        file="admin/replay.py",
+        old="[*_prepared(context, held), *lacking]",
+        new="lacking",
+        tests=WENT_BACK_MEANWHILE,
+    ),
+    Mutant(
+        name="by-hand-only-the-target-concerned-must-answer",
+        rule="A transaction of a settled epoch is committed by hand though another target of the job is away.",
+        file="admin/in_doubt.py",
+        old="== found.sink or not is_settled",
+        new="== found.sink or True",
+        tests=WENT_BACK_MEANWHILE,
     ),
     Mutant(
         name="older-epochs-are-not-replayed-over-newer-ones",

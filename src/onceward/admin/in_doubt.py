@@ -21,6 +21,7 @@ from onceward.epoch import (
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName
 from onceward.journal import Manifest
+from onceward.recovery import failures_as_target_unavailable
 from onceward.recovery.targets import receipts_places
 from onceward.wal import WAL
 
@@ -107,8 +108,8 @@ def _verdict(name: TransactionName, decided: int, manifest: Manifest | None) -> 
 
 
 def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits | None = None) -> int:
-    """Publish as a start would, the transaction among it: first what came back of settled epochs, then the decided
-    epochs, each in order; the new watermark."""
+    """Publish as a start would, the transaction among it: first what came back of settled epochs, then, if it is not of
+    one of them, the decided epochs, each in order; the new watermark."""
     found = _find(context, transaction)
     if found.verdict is not Verdict.COMMIT:
         raise ConfigurationError(
@@ -117,11 +118,16 @@ def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits 
             epoch=found.epoch,
             sink=found.sink,
         )
-    context = replace(context, receipts_at=receipts_places(context))
-    rollbacks = RollbackDetector(context, limits)
-    rollbacks.look_back()
-    rollbacks.after_listing(list(pending_transactions(context)))
-    return Publisher(context, limits).publish_decided()
+    is_settled = found.epoch <= context.watermark()
+    # Nothing is published to another target then: it need not answer.
+    asked = tuple(sink for sink in context.sinks if sink.name == found.sink or not is_settled)
+    with failures_as_target_unavailable():
+        context = replace(context, sinks=asked)
+        context = replace(context, receipts_at=receipts_places(context))
+        rollbacks = RollbackDetector(context, limits)
+        rollbacks.look_back()
+        rollbacks.after_listing(list(pending_transactions(context)))
+    return context.watermark() if is_settled else Publisher(context, limits).publish_decided()
 
 
 def abort_by_hand(context: RunContext, transaction: str) -> None:

@@ -173,8 +173,7 @@ def _receipts(context: RunContext, epoch: int) -> list[Receipt]:
     barrier = context.decisions.barrier(epoch)
     return [
         receipt
-        for sink in context.sinks
-        for receipt in sink.receipts(context.job)
+        for receipt in context.receipts()
         if receipt.epoch == epoch and (barrier is None or receipt.fingerprint == barrier.fingerprint)
     ]
 
@@ -223,9 +222,8 @@ def _slots_of(manifest: Manifest) -> str:
 def _lacks(context: RunContext, epoch: int) -> bool:
     """Whether a target that went back no longer has all of a settled epoch."""
     marker = context.settled.legible(epoch)
-    receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
     keep = PublishLimits().keep_receipts
-    return marker is not None and bool(missing(context, [marker], receipts, keep_receipts=keep))
+    return marker is not None and bool(missing(context, [marker], context.receipts(), keep_receipts=keep))
 
 
 def _refuse_settled(context: RunContext, epoch: int) -> None:

@@ -43,4 +43,5 @@ def _show(planned: list[Replay]) -> None:
     if not planned:
         out.print("the targets lack [green]nothing[/] of what is kept")
     for one in planned:
-        out.print(f"epoch {one.epoch} · sink {escape(one.sink)} · {len(one.slots)} slots · {one.rows} rows")
+        how = " · by committing what is prepared" if one.prepared else ""
+        out.print(f"epoch {one.epoch} · sink {escape(one.sink)} · {len(one.slots)} slots · {one.rows} rows{how}")

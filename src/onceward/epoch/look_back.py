@@ -8,14 +8,14 @@ never aborted. What is neither there nor prepared is missing, and the job stops 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from onceward.contracts import AnySink, Guarantee, Receipt
+from onceward.contracts import AnySink, Guarantee, Receipt, TwoPhaseCommitSink
 from onceward.epoch.reap import PendingTransaction, pending_transactions
 from onceward.epoch.run_context import RunContext
 from onceward.errors import TargetRolledBack
 from onceward.identity import SinkName
-from onceward.journal import Manifest, Marker
+from onceward.journal import Manifest, Marker, SinkEntry
 from onceward.wal import WAL, is_segment
 
 
@@ -43,6 +43,18 @@ def survivors(context: RunContext, listed: Iterable[PendingTransaction]) -> list
     return sorted(found, key=lambda pair: pair[1].epoch)
 
 
+def delivery_of(
+    context: RunContext, found: Sequence[PendingTransaction], manifest: Manifest
+) -> tuple[TwoPhaseCommitSink[object], SinkEntry] | None:
+    """How survivors of one epoch and sink are committed: by which variant of it, and as which slots. None if the job
+    has no such sink."""
+    names, name = {str(one.name) for one in found}, found[0].sink
+    entry = manifest.sinks[name]
+    slots = tuple(slot for slot in entry.slots if slot.transaction in names)
+    sink = context.variant_for(name, slots[0].handle)
+    return (sink, replace(entry, slots=slots)) if isinstance(sink, TwoPhaseCommitSink) else None
+
+
 def named_by_marker(context: RunContext, one: PendingTransaction) -> Manifest | None:
     """The manifest in the epoch's marker, if it names this transaction of a target."""
     marker = context.settled.legible(one.name.epoch)
@@ -63,13 +75,17 @@ def came_back(
     """If a target went back: all that the targets hold pending of this job. What of it markers name (`survivors`) must
     be committed before anything else.
 
-    `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either.
+    `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either. A commit
+    that is still under way (its answer was lost, or another driver makes it) may end after its receipt was looked for
+    and before its transaction is: so what is in neither is looked for among the receipts once more.
     """
     if not missing(context, markers, receipts, keep_receipts=keep_receipts):
         return []
     held = [one for one in pending_transactions(context) if one.sink != WAL]
-    if lost := missing(context, markers, receipts, held, keep_receipts=keep_receipts):
-        raise rolled_back_target(lost, context.kept.epochs())
+    if missing(context, markers, receipts, held, keep_receipts=keep_receipts):
+        lost = missing(context, markers, context.receipts(), held, keep_receipts=keep_receipts)
+        if lost:
+            raise rolled_back_target(lost, context.kept.epochs())
     return held
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from onceward.contracts import TwoPhaseCommitSink
+from onceward.contracts import AnySink
 from onceward.epoch.deliver import Outage, SinkDelivery
 from onceward.epoch.limits import PublishLimits
-from onceward.epoch.look_back import came_back, newest_markers, survivors
+from onceward.epoch.look_back import came_back, delivery_of, newest_markers, survivors
 from onceward.epoch.reap import PendingTransaction
 from onceward.epoch.run_context import RunContext, log
-from onceward.errors import OncewardError
-from onceward.journal import Manifest
+from onceward.errors import OncewardError, OutputLost, PublishFailed
+from onceward.journal import Manifest, SinkEntry
 
 
 class _MoreSurvivors(Exception):
@@ -65,24 +64,36 @@ class RollbackDetector:
         """A target that holds transactions of settled epochs went back: it is asked what else it lacks before they are
         committed, or they would come over a gap."""
         if survivors(self._context, listed):
-            self._look()
-            self.commit_survivors(listed)
+            # What it holds by then, if that is more: it may have gone back further in between.
+            self.commit_survivors(self._look() or listed)
 
     def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
-        """A target that went back holds transactions of settled epochs again: they are the only copy of their rows."""
+        """A target that went back holds transactions of settled epochs again: they are the only copy of their rows.
+
+        `PublishFailed` when it goes back again and again until the deadline, as one does that crashes at a commit.
+        """
+        clock = self._context.clock
+        began = clock.monotonic()
         while True:
+            found = survivors(self._context, listed)
             try:
-                return self._commit(survivors(self._context, listed))
+                return self._commit(found)
             except _MoreSurvivors as more:
-                listed = more.listed
+                listed, waited = more.listed, clock.monotonic() - began
+                if waited > self._limits.deadline_s:
+                    raise PublishFailed(
+                        f"the target went back again at each failure, for {waited:.0f} s, while what it holds prepared "
+                        "of settled epochs was committed",
+                        epoch=found[0][1].epoch,
+                        sink=found[0][0].sink,
+                        hint="what it holds stays prepared and is committed first at the next start; check the target",
+                    ) from None
 
     def _commit(self, found: Sequence[tuple[PendingTransaction, Manifest]]) -> None:
         for place, (one, manifest) in enumerate(found):
             self._to_commit = _names(found[place:])
-            entry = manifest.sinks[one.sink]
-            slots = tuple(slot for slot in entry.slots if slot.transaction == str(one.name))
-            sink = self._context.variant_for(one.sink, slots[0].handle)
-            if isinstance(sink, TwoPhaseCommitSink):
+            if (delivery := delivery_of(self._context, [one], manifest)) is not None:
+                sink, entry = delivery
                 log.warning(
                     "sink %r holds transaction %s of epoch %d, which was settled, again: it is committed",
                     one.sink,
@@ -90,7 +101,15 @@ class RollbackDetector:
                     manifest.epoch,
                     extra={"epoch": manifest.epoch, "sink": one.sink, "transaction": str(one.name)},
                 )
-                self._delivery.deliver(sink, replace(entry, slots=slots), manifest)
+                self._deliver(sink, entry, manifest)
+
+    def _deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
+        try:
+            self._delivery.deliver(sink, entry, manifest)
+        except OutputLost:
+            # It went back further, and no call has failed: what it lacks is for `TargetRolledBack` to say.
+            self._look()
+            raise
 
     def _look_before_retry(self) -> None:
         """A commit failed: the target may have gone back further, and then more than what is left of the list is to be
@@ -103,8 +122,7 @@ class RollbackDetector:
         context = self._context
         self._looked_back_s = context.clock.monotonic()
         markers = newest_markers(context)
-        receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
-        return came_back(context, markers, receipts, keep_receipts=self._limits.keep_receipts)
+        return came_back(context, markers, context.receipts(), keep_receipts=self._limits.keep_receipts)
 
     def _look_if_possible(self) -> list[PendingTransaction]:
         """While the target does not answer, nobody knows."""

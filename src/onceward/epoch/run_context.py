@@ -6,7 +6,17 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Handle, Hooks, Storage, TwoPhaseCommitSink
+from onceward.contracts import (
+    AnySink,
+    Clock,
+    DecisionLog,
+    Guarantee,
+    Handle,
+    Hooks,
+    Receipt,
+    Storage,
+    TwoPhaseCommitSink,
+)
 from onceward.contracts.events import Event, Listener
 from onceward.contracts.hooks import EpochHook
 from onceward.identity import JobIdentity, RunId, SinkName
@@ -71,6 +81,10 @@ class RunContext:
     def sink(self, name: SinkName) -> AnySink | None:
         """The sink of that name, if the job still has it."""
         return next((sink for sink in self.sinks if sink.name == name), None)
+
+    def receipts(self) -> list[Receipt]:
+        """What the targets say that they have of this job."""
+        return [receipt for sink in self.sinks for receipt in sink.receipts(self.job)]
 
     def variants(self) -> Iterator[AnySink]:
         """Every sink, and the alternate to its target where it has one."""

@@ -72,7 +72,7 @@ def take_survey(
     for epoch in range(min(watermark, decided) + 1, newest + 1):
         files = register.get(epoch, EpochFiles())
         epochs[epoch] = survey_epoch(context, epoch, partial(context.register.taken, epoch, files))
-    receipts = [receipt for sink in context.sinks for receipt in sink.receipts(context.job)]
+    receipts = context.receipts()
     for found in epochs.values():
         if found.epoch > decided:
             receipts += _remembered(context, found)
