@@ -56,7 +56,8 @@ class Sink(ABC):  # noqa: B024 (abstract through its three templates)
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """Driver, after `check`, at every start and by `onceward doctor`: what is fine and what may give trouble later.
 
-        It changes nothing. What would give trouble at once is for `check` to refuse.
+        It changes nothing. What would give trouble at once is for `check` to refuse; an exception here is logged, and
+        stops nothing.
         """
         return ()
 

@@ -12,9 +12,15 @@ log = logging.getLogger("onceward")
 
 
 def log_findings(sinks: Sequence[AnySink], workload: Workload) -> None:
-    """Warn of all that is not as it should be; `onceward doctor` shows the rest, too."""
+    """Warn of all that is not as it should be; `onceward doctor` shows the rest, too. A diagnosis that fails stops
+    nothing: what must stop a job was for `check`, which has passed."""
     for sink in sinks:
         with about(sink=sink.name):
-            for finding in sink.diagnose(workload):
+            try:
+                findings = list(sink.diagnose(workload))
+            except Exception:
+                log.warning("sink %r: the diagnosis of its target failed; the job goes on", sink.name, exc_info=True)
+                continue
+            for finding in findings:
                 if finding.severity is not Severity.OK:
                     log.warning("sink %r: %s: %s (%s)", sink.name, finding.about, finding.detail, finding.fix)
