@@ -9,8 +9,8 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from onceward.contracts import AnySink, Finding, Guarantee, Severity
-from onceward.errors import ConfigurationError, OncewardError
-from onceward.job import Job, chosen_sinks, inspect_job_checkpoint, workload_of
+from onceward.errors import OncewardError
+from onceward.job import Job, chosen_sinks, inspect_job_checkpoint, is_new, workload_of
 from onceward.recovery import describe
 from onceward.spark.defaults import check_settings
 from onceward.spark.operators import check_topology
@@ -87,10 +87,10 @@ def _disk(job: Job) -> Iterator[Finding]:
 
 def _checkpoint(job: Job, sinks: tuple[AnySink, ...]) -> Iterator[Finding]:
     try:
+        if is_new(job.checkpoint):
+            yield Finding("checkpoint", Severity.OK, "new: this will be the job's first start")
+            return
         plan = inspect_job_checkpoint(job.checkpoint, sinks, frozenset(), job.name)
-    except ConfigurationError:
-        yield Finding("checkpoint", Severity.OK, "new: this will be the job's first start")
-        return
     except OncewardError as error:
         yield _wrong("checkpoint", error)
         return

@@ -5,7 +5,7 @@ beside Spark's logs, `restarting` starts a job again in its own process, `rework
 and `inspect` is through what the commands look at a job.
 """
 
-from onceward.job.checkpoint import inspect_job_checkpoint, open_job_checkpoint
+from onceward.job.checkpoint import inspect_job_checkpoint, is_new, open_job_checkpoint
 from onceward.job.facade import Job, foreach_batch, workload_of
 from onceward.job.inspect import job_context, job_parts, job_receipts
 from onceward.job.options import accepted_from, chosen_sinks
@@ -21,6 +21,7 @@ __all__ = [
     "chosen_sinks",
     "foreach_batch",
     "inspect_job_checkpoint",
+    "is_new",
     "job_context",
     "job_parts",
     "job_receipts",

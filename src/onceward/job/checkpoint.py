@@ -20,7 +20,15 @@ from onceward.epoch import PublishLimits
 from onceward.errors import ConfigurationError
 from onceward.identity import JobName
 from onceward.job.options import accepted_from
-from onceward.recovery import Accept, Opened, Plan, inspect_checkpoint, open_checkpoint
+from onceward.recovery import (
+    Accept,
+    Opened,
+    Plan,
+    has_begun,
+    inspect_checkpoint,
+    open_checkpoint,
+    read_identity,
+)
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.current import hooks_for_checkpoint
 from onceward.spark.leftovers import remove_leftovers
@@ -86,6 +94,13 @@ def inspect_job_checkpoint(
         accepted=accepted,
         name=JobName(name) if name is not None else None,
     )
+
+
+def is_new(checkpoint: str | os.PathLike[str]) -> bool:
+    """Whether nothing has run on it, neither a job nor a query of Spark's alone."""
+    root = local_path(checkpoint)
+    existing_directory_id(root / "onceward")
+    return read_identity(LocalStorage(root / "onceward")) is None and not has_begun(SparkLogs(root))
 
 
 def directory_id(folder: Path) -> str:

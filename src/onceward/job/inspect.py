@@ -12,6 +12,7 @@ from onceward.contracts import (
     Receipt,
 )
 from onceward.epoch import RunContext, Watchdog
+from onceward.errors import ConfigurationError
 from onceward.identity import JobName
 from onceward.job.checkpoint import directory_id, existing_directory_id
 from onceward.job.facade import Job
@@ -35,6 +36,11 @@ class Parts(TypedDict):
 def job_parts(job: Job, *, makes_folder: bool = False) -> Parts:
     """Of this job, as its options say. Writes nothing, but for who is about to write an identity into the folder."""
     root = local_path(job.checkpoint)
+    if makes_folder and not root.is_dir():
+        raise ConfigurationError(
+            f"there is no directory {root}",
+            hint="see that it is mounted, and that the job's `checkpoint` is spelt right",
+        )
     id_of = directory_id if makes_folder else existing_directory_id
     return Parts(
         sinks=chosen_sinks(job.sinks, Guarantee(job.guarantee), Watchdog(SystemClock(), job.publish_deadline_s)),

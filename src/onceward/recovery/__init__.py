@@ -1,7 +1,7 @@
 """*Recover*: before every start, look at everything (survey), decide (plan, a pure function), do it (execute)."""
 
 from onceward.recovery.execute import Recovered, recover
-from onceward.recovery.identify import plain_context, read_identity, refuse_staged, sync_adopted
+from onceward.recovery.identify import has_begun, plain_context, read_identity, refuse_staged, sync_adopted
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
@@ -37,6 +37,7 @@ __all__ = [
     "TakeOver",
     "describe",
     "failures_as_target_unavailable",
+    "has_begun",
     "inspect_checkpoint",
     "look_at",
     "make_plan",

@@ -98,6 +98,18 @@ def test_an_identity_that_cannot_be_read_is_written_down_anew(
     assert visible() == 8
 
 
+def test_an_identity_is_written_down_nowhere_while_the_checkpoint_is_not_there(
+    unpublished: Harness, checkpoint: Path, job_file: Path
+) -> None:
+    """As on a disk that is not mounted: a folder made in its place would hide it."""
+    checkpoint.rename(checkpoint.with_name("unmounted"))
+    said = onceward("resolve", "identity", job_file, *SIGNED)
+    assert said.returncode == 2
+    assert "there is no directory" in said.stderr
+    assert "mounted" in said.stderr
+    assert not checkpoint.exists()
+
+
 def test_a_checkpoint_of_sparks_alone_is_shown_as_refused_and_adopted_when_asked(
     unpublished: Harness, checkpoint: Path, job_file: Path
 ) -> None:
