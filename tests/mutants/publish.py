@@ -143,16 +143,17 @@ RULES = (
         name="what-another-publisher-removed-is-not-lost",
         rule="Staged rows that are gone because another driver settled their epoch are no loss.",
         file="epoch/publish.py",
-        old="            if self._context.watermark() >= manifest.epoch:\n                return\n            raise",
-        new="            raise",
+        old="                return\n            if isinstance(error, DamagedFile)",
+        new="                pass\n            if isinstance(error, DamagedFile)",
         tests=PUBLISHER,
     ),
     Mutant(
         name="removed-sink-with-decided-work-stops-the-job",
         rule="Decided rows of a sink that the job no longer has are not passed over.",
         file="epoch/publish.py",
-        old="            if sink is None:\n                raise",
-        new="            if sink is None:\n                continue\n                raise",
+        old="            sink = self._sink_for(name, manifest)\n",
+        new="            if self._context.sink(name) is None:\n                continue\n"
+        "            sink = self._sink_for(name, manifest)\n",
         tests=("tests/protocol/test_scenarios_zombies_and_rescale.py",),
     ),
     Mutant(
@@ -255,8 +256,8 @@ RULES = (
         name="a-publisher-does-not-look-for-receipts-elsewhere",
         rule="A manifest whose receipts stand elsewhere than where this driver looks is not published by it.",
         file="epoch/publish.py",
-        old="            refuse_moved(entry, self._context.receipts_at",
-        new="            0 and refuse_moved(entry, self._context.receipts_at",
+        old="        refuse_moved(entry, self._context.receipts_at",
+        new="        0 and refuse_moved(entry, self._context.receipts_at",
         tests=("tests/protocol/test_target_went_back.py",),
     ),
 )

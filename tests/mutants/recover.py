@@ -1,4 +1,4 @@
-"""*Recover*: survey, plan, execute; whose checkpoint it is, and what the targets still have."""
+"""*Recover*: survey, plan, execute; whose checkpoint it is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from mutants.mutant import Mutant
 PLAN = ("tests/protocol/test_recovery_plan.py",)
 IDENTITY = ("tests/protocol/test_scenarios_identity.py",)
 STARTS = ("tests/protocol/test_starts.py",)
-WENT_BACK = ("tests/protocol/test_target_went_back.py",)
-WENT_BACK_MEANWHILE = ("tests/protocol/test_went_back_meanwhile.py",)
-WENT_BACK_TWICE = ("tests/protocol/test_target_went_back_twice.py",)
 ADOPT = ("tests/protocol/test_adopt.py",)
 EXITS = ("tests/protocol/test_exits.py",)
 RESTORED = ("tests/protocol/test_restored_starts.py",)
@@ -225,116 +222,12 @@ RULES = (
         tests=ADOPT,
     ),
     Mutant(
-        name="target-that-went-back-stops-the-start",
-        rule="A target that lacks the receipts of settled epochs stops the start, and the epochs are named.",
-        file="epoch/look_back.py",
-        old="        if lost:\n            raise rolled_back_target(lost, context.kept.epochs())\n",
-        new="",
-        tests=WENT_BACK,
-    ),
-    Mutant(
-        name="transaction-that-came-back-is-committed",
-        rule="A transaction of a settled epoch that a target holds prepared again is committed before anything else.",
-        file="recovery/start.py",
-        old="        RollbackDetector(context, limits).commit_survivors(held)\n",
-        new="        pass\n",
-        tests=WENT_BACK,
-    ),
-    Mutant(
         name="what-a-start-changed-is-surveyed-again",
         rule="A survey from before the identity changed, or before transactions were committed, is not acted upon.",
         file="recovery/start.py",
         old="survey if is_as_surveyed else None",
         new="survey",
         tests=EXITS,
-    ),
-    Mutant(
-        name="moved-receipts-are-refused",
-        rule="A sink that looks for its receipts elsewhere while an epoch is unsettled stops the start.",
-        file="recovery/targets.py",
-        old="        refuse_moved(entry, context.receipts_at",
-        new="        0 and refuse_moved(entry, context.receipts_at",
-        tests=WENT_BACK,
-    ),
-    Mutant(
-        name="failed-target-is-asked-before-going-on",
-        rule="A target that failed may have gone back: it is asked before the delivery is repeated.",
-        file="epoch/deliver.py",
-        old="                self._before_retry()\n",
-        new="                pass\n",
-        tests=WENT_BACK,
-    ),
-    Mutant(
-        name="target-that-fails-while-it-is-mended-is-asked-again",
-        rule="A target that fails while what came back is committed may have gone back further: it is asked again.",
-        file="epoch/rollback_detector.py",
-        old=", before_retry=self._look_before_retry\n",
-        new="\n",
-        tests=WENT_BACK_TWICE,
-    ),
-    Mutant(
-        name="what-came-back-is-not-committed-over-a-gap",
-        rule="A sweep that finds transactions of settled epochs commits none before it knows what else is gone.",
-        file="epoch/housekeeping.py",
-        old="        self._rollbacks.after_listing(listed)\n",
-        new="        self._rollbacks.commit_survivors(listed)\n",
-        tests=WENT_BACK_TWICE,
-    ),
-    Mutant(
-        name="what-came-back-is-committed-in-order",
-        rule="Of the transactions of settled epochs that a target holds again the oldest epoch's are committed first.",
-        file="epoch/look_back.py",
-        old="    return sorted(found, key=lambda pair: pair[1].epoch)\n",
-        new="    return found\n",
-        tests=WENT_BACK_TWICE,
-    ),
-    Mutant(
-        name="what-is-in-neither-look-is-looked-for-again",
-        rule="What is neither among the receipts nor prepared may have been committed between the two looks.",
-        file="epoch/look_back.py",
-        old="missing(context, markers, context.receipts(), held,",
-        new="missing(context, markers, receipts, held,",
-        tests=WENT_BACK_MEANWHILE,
-    ),
-    Mutant(
-        name="mending-a-target-ends-at-the-deadline",
-        rule="A target that goes back at each commit of what came back is not tried without end.",
-        file="epoch/rollback_detector.py",
-        old="                if waited > self._limits.deadline_s:\n",
-        new="                if False:\n",
-        tests=WENT_BACK_MEANWHILE,
-    ),
-    Mutant(
-        name="more-that-came-back-after-a-listing-is-committed-first",
-        rule="What a target holds when it is looked at, and did not when it was listed, is committed in its turn.",
-        file="epoch/rollback_detector.py",
-        old="self.commit_survivors(self._look() or listed)",
-        new="self._look()\n            self.commit_survivors(listed)",
-        tests=WENT_BACK_MEANWHILE,
-    ),
-    Mutant(
-        name="survivor-that-is-gone-is-a-target-that-went-back",
-        rule="A transaction of a settled epoch that is gone at its commit is no output that was lost.",
-        file="epoch/rollback_detector.py",
-        old="            self._look()\n            raise\n",
-        new="            raise\n",
-        tests=WENT_BACK_MEANWHILE,
-    ),
-    Mutant(
-        name="replay-commits-what-is-prepared-in-its-turn",
-        rule="A replay sends nothing of an epoch while the target holds older ones prepared.",
-        file="admin/replay.py",
-        old="[*_prepared(context, held), *lacking]",
-        new="lacking",
-        tests=WENT_BACK_MEANWHILE,
-    ),
-    Mutant(
-        name="by-hand-only-the-target-concerned-must-answer",
-        rule="A transaction of a settled epoch is committed by hand though another target of the job is away.",
-        file="admin/in_doubt.py",
-        old="== found.sink or not is_settled",
-        new="== found.sink or True",
-        tests=WENT_BACK_MEANWHILE,
     ),
     Mutant(
         name="older-epochs-are-not-replayed-over-newer-ones",

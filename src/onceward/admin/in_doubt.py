@@ -14,16 +14,21 @@ from onceward.epoch import (
     RollbackDetector,
     RunContext,
     age_of,
+    manifest_that_counts,
+    named_by_marker,
     pending_transactions,
     since_of,
     survivors,
+    transactions_of,
 )
-from onceward.errors import ConfigurationError, DamagedFile
+from onceward.errors import ConfigurationError
 from onceward.identity import SinkName, TransactionName
 from onceward.journal import Manifest
 from onceward.recovery import failures_as_target_unavailable
 from onceward.recovery.targets import receipts_places
 from onceward.wal import WAL
+
+NOBODY_CAN_TELL = "its epoch was settled so long ago that nothing tells whether it belongs to it"
 
 
 class Verdict(Enum):
@@ -74,21 +79,20 @@ def in_doubt(context: RunContext) -> list[InDoubt]:
 
 
 def _manifest(context: RunContext, epoch: int) -> Manifest | None:
-    """The manifest that counts, without what a person took out of it; None too where it cannot be read."""
-    try:
-        manifest = context.register.valid_manifest(epoch)
-    except DamagedFile:
-        return None
+    """The manifest that counts, without what a person took out of it."""
+    manifest = manifest_that_counts(context, epoch)
     return context.resolved.without(manifest) if manifest is not None else None
 
 
 def _verdict_of_settled(context: RunContext, found: PendingTransaction) -> tuple[Verdict, str]:
-    marker = context.settled.legible(found.name.epoch)
-    if marker is None:
-        return Verdict.ASK, "its epoch was settled so long ago that nothing tells whether it belongs to it"
+    names = named_by_marker(context, found.name.epoch)
+    if names is None:
+        return Verdict.ASK, NOBODY_CAN_TELL
+    if str(found.name) not in names:
+        return Verdict.ABORT, "its epoch is settled without it: a lost attempt or a zombie task left it"
     if survivors(context, [found]):
         return Verdict.COMMIT, "its epoch was settled with it: the target went back, and holds it again"
-    return Verdict.ABORT, "its epoch is settled without it: a lost attempt or a zombie task left it"
+    return Verdict.WAIT, "its epoch was settled with it: the target went back, and what it holds again is not whole"
 
 
 def _verdict(name: TransactionName, decided: int, manifest: Manifest | None) -> tuple[Verdict, str]:
@@ -110,7 +114,8 @@ def _verdict(name: TransactionName, decided: int, manifest: Manifest | None) -> 
 def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits | None = None) -> int:
     """Publish as a start would, the transaction among it: first what came back of settled epochs, then, if it is not of
     one of them, the decided epochs, each in order; the new watermark."""
-    found = _find(context, transaction)
+    with failures_as_target_unavailable():
+        found = _find(context, transaction)
     if found.verdict is not Verdict.COMMIT:
         raise ConfigurationError(
             f"{transaction} must not be committed: {found.why}",
@@ -132,7 +137,8 @@ def commit_by_hand(context: RunContext, transaction: str, limits: PublishLimits 
 
 def abort_by_hand(context: RunContext, transaction: str) -> None:
     """Abort a transaction that nobody will ever publish, or of which nobody can tell any more: naming it decides."""
-    found = _find(context, transaction)
+    with failures_as_target_unavailable():
+        found = _find(context, transaction)
     if found.verdict not in (Verdict.ABORT, Verdict.ASK):
         raise ConfigurationError(
             f"{transaction} must not be aborted: {found.why}",
@@ -142,15 +148,18 @@ def abort_by_hand(context: RunContext, transaction: str) -> None:
             epoch=found.epoch,
             sink=found.sink,
         )
-    for pending in pending_transactions(context):
-        if pending.sink == found.sink and str(pending.name) == transaction:
+    for pending in transactions_of(context, found.sink):
+        if str(pending.name) == transaction:
             variant = context.variant_for(pending.sink, pending.handle)
             if isinstance(variant, TwoPhaseCommitSink):
                 variant.abort(pending.handle)
 
 
 def _find(context: RunContext, transaction: str) -> InDoubt:
-    found = next((one for one in in_doubt(context) if one.transaction == transaction), None)
+    """Asks only the target whose transaction it is, by its name: others need not answer."""
+    name = TransactionName.parse(transaction)
+    sinks = tuple(sink for sink in context.sinks if name is not None and name.belongs_to(context.job, sink.name))
+    found = next((one for one in in_doubt(replace(context, sinks=sinks)) if one.transaction == transaction), None)
     if found is None:
         raise ConfigurationError(
             f"no target of this job holds a transaction {transaction!r}",

@@ -2,17 +2,20 @@
 
 The target's receipts say which epochs it lacks, and every publication checks them once more inside its own transaction:
 nothing that is there is sent a second time. A crash in between leaves fewer epochs to replay. What the target holds
-prepared again has its turn among them: a start would commit it later, after newer epochs.
+prepared again has its turn among them: a start would commit it later, after newer epochs. A target that fails meanwhile
+may have gone back further: it is asked again, and the replay goes on with what it lacks by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from onceward.contracts import AnySink, Receipt, TransactionalWriteAheadSink, TwoPhaseCommitSink
 from onceward.epoch import (
+    DeliveryEnded,
     PendingTransaction,
     PublishLimits,
     RunContext,
@@ -24,7 +27,7 @@ from onceward.epoch import (
     rolled_back_target,
     survivors,
 )
-from onceward.errors import ConfigurationError
+from onceward.errors import ConfigurationError, OutputLost, PublishFailed
 from onceward.identity import SinkName
 from onceward.journal import Manifest, SinkEntry
 from onceward.recovery.targets import receipts_places
@@ -43,11 +46,19 @@ class Replay:
     prepared: bool = False
 
 
+class _LacksMore(DeliveryEnded):
+    """The target has failed, and lacks more than what is left of the plan."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     sink: AnySink
     entry: SinkEntry
     manifest: Manifest
+
+    @property
+    def lacking(self) -> Set[tuple[int, SinkName, int]]:
+        return {(self.manifest.epoch, self.sink.name, slot.slot) for slot in self.entry.slots}
 
     @property
     def shown(self) -> Replay:
@@ -69,12 +80,40 @@ def plan_replay(
 
 
 def replay(context: RunContext, limits: PublishLimits | None = None, *, out_of_order: bool = False) -> list[Replay]:
-    """Do it, epoch by epoch; what was published again."""
-    context, planned = _planned(context, limits, out_of_order=out_of_order)
-    delivery = SinkDelivery(context, limits)
-    for step in planned:
-        delivery.deliver(step.sink, step.entry, step.manifest)
-    return [step.shown for step in planned]
+    """Do it, epoch by epoch; what was published again.
+
+    `PublishFailed` when the target goes back again and again until the deadline.
+    """
+    clock, limits = context.clock, limits or PublishLimits()
+    began_s, done = clock.monotonic(), list[Replay]()
+    while True:
+        context, planned = _planned(context, limits, out_of_order=out_of_order)
+        try:
+            for number, step in enumerate(planned):
+                ask_again = partial(_ask_again, context, limits, planned[number:], out_of_order)
+                SinkDelivery(context, limits, before_retry=ask_again).deliver(step.sink, step.entry, step.manifest)
+                done.append(step.shown)
+            return done
+        except OutputLost:
+            # It went back further, and no call has failed: what it lacks is for `TargetRolledBack` to say.
+            _planned(context, limits, out_of_order=out_of_order)
+            raise
+        except _LacksMore:
+            if (waited_s := clock.monotonic() - began_s) > limits.deadline_s:
+                raise PublishFailed(
+                    f"the target went back again at each failure, for {waited_s:.0f} s",
+                    epoch=step.manifest.epoch,
+                    sink=step.sink.name,
+                    hint="what it lacks is kept: check the target, then give the command again",
+                ) from None
+
+
+def _ask_again(
+    context: RunContext, limits: PublishLimits, left: Sequence[_Step], out_of_order: bool, failed: Exception | None
+) -> None:
+    _, planned = _planned(context, limits, out_of_order=out_of_order)
+    if {slot for step in planned for slot in step.lacking} - {slot for step in left for slot in step.lacking}:
+        raise _LacksMore
 
 
 def _planned(

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from onceward.admin.in_doubt import InDoubt, Verdict
+from onceward.admin.in_doubt import NOBODY_CAN_TELL, InDoubt, Verdict
 from onceward.contracts import Handle, TwoPhaseCommitSink
-from onceward.epoch import PendingTransaction, RunContext, age_of, since_of
+from onceward.epoch import PendingTransaction, RunContext, age_of, named_by_marker, since_of
 from onceward.epoch.run_context import log
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName, sink_digest
@@ -85,7 +85,8 @@ def to_abort(context: RunContext, *, name: str | None = None, generation: str | 
             f"no target of this job holds a transaction {name!r}",
             hint="names are printed by `onceward transactions list --all`",
         )
-    chosen = [one for one in found if one.verdict is Verdict.ABORT or _is_declared_dead(one, generation)]
+    own = context.job.generation
+    chosen = [one for one in found if _may_be_aborted(one, own=own, name=name, generation=generation)]
     if name is not None and not chosen:
         (one,) = found[:1]
         raise ConfigurationError(
@@ -99,9 +100,12 @@ def to_abort(context: RunContext, *, name: str | None = None, generation: str | 
     return chosen
 
 
-def _is_declared_dead(one: InDoubt, generation: str | None) -> bool:
-    """Never of this checkpoint's own generation: of those nobody has to be asked."""
-    return one.verdict is Verdict.ASK and one.generation == generation
+def _may_be_aborted(one: InDoubt, *, own: str, name: str | None, generation: str | None) -> bool:
+    """Nobody ends it any more. Or a person says so: of another generation as a whole, of this one by naming the very
+    transaction."""
+    if one.verdict is not Verdict.ASK:
+        return one.verdict is Verdict.ABORT
+    return name == one.transaction if one.generation == own else generation == one.generation
 
 
 def abort_strays(context: RunContext, chosen: Sequence[InDoubt], *, by: str, at: datetime, because: str) -> None:
@@ -169,12 +173,14 @@ def _named(context: RunContext, name: TransactionName, decided: int, watermark: 
 
 def _named_by_marker(context: RunContext, name: TransactionName) -> tuple[Verdict, str] | None:
     try:
-        marker = context.settled.marker(name.epoch)
+        context.settled.marker(name.epoch)
     except DamagedFile:
         return Verdict.WAIT, "the marker of its epoch, which would tell whether it counts, cannot be read"
-    if marker is None or marker.manifest is None or str(name) not in marker.manifest.transactions():
-        return None
-    return Verdict.WAIT, "its epoch was settled with it, and yet it is there: the target went back to before that"
+    names = named_by_marker(context, name.epoch)
+    if names is not None and str(name) in names:
+        return Verdict.WAIT, "its epoch was settled with it, and yet it is there: the target went back to before that"
+    is_own = name.generation == context.job.generation
+    return (Verdict.ASK, NOBODY_CAN_TELL) if names is None and is_own else None
 
 
 def _verdict(context: RunContext, name: TransactionName, watermark: int, past: _Past) -> tuple[Verdict, str]:

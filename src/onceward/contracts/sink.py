@@ -15,7 +15,7 @@ from onceward.contracts.committer import CheckpointCommitter
 from onceward.contracts.context import Handle, Receipt, RejectedRow, SlotContext, SlotValues
 from onceward.contracts.finding import Finding, Workload
 from onceward.contracts.guarantee import Guarantee
-from onceward.contracts.outcome import Outcome
+from onceward.contracts.outcome import Outcome, RetryLater
 from onceward.contracts.repeated import Repeated
 from onceward.identity import JobIdentity, JobName, SinkName, checked_name
 
@@ -144,12 +144,18 @@ class TwoPhaseCommitSink(Sink, Generic[Txn]):
         return [None] * len(handles)
 
     def commit_all(self, handles: Sequence[Handle]) -> Sequence[Outcome]:
-        """Driver: `commit` for all slots of an epoch, in their order; repeated as a whole if one did not succeed.
+        """Driver: `commit` for all slots of an epoch, in their order; repeated as a whole if one did not succeed. As it
+        stands it goes no further than one that is to be tried again later: the target may have gone away.
 
         Override it where the target takes them together at less cost. A crash may still leave some committed and
         others not.
         """
-        return [self.commit(handle) for handle in handles]
+        outcomes: list[Outcome] = []
+        for handle in handles:
+            outcomes.append(self.commit(handle))
+            if isinstance(outcomes[-1], RetryLater):
+                break
+        return outcomes
 
     @abstractmethod
     def abort(self, handle: Handle) -> None:

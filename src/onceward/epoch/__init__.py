@@ -8,7 +8,7 @@ log; the `Publisher` sees that and publishes.
 from onceward.epoch.attempts import stage_epoch
 from onceward.epoch.coordinator import Coordinator
 from onceward.epoch.decided import EpochSurvey, Publish, ReportLost, Settle, decided_step, survey_epoch
-from onceward.epoch.deliver import Outage, SinkDelivery, slot_values
+from onceward.epoch.deliver import DeliveryEnded, Outage, SinkDelivery, slot_values
 from onceward.epoch.exits import contradiction, exits
 from onceward.epoch.in_doubt import InDoubtSummary, InDoubtTracker, age_of, since_of
 from onceward.epoch.limits import PublishLimits
@@ -24,7 +24,15 @@ from onceward.epoch.look_back import (
 )
 from onceward.epoch.publish import Publisher
 from onceward.epoch.publisher_thread import PublisherThread
-from onceward.epoch.reap import PendingTransaction, abort_transactions, orphans, pending_transactions
+from onceward.epoch.reap import (
+    PendingTransaction,
+    abort_transactions,
+    manifest_that_counts,
+    named_by_marker,
+    orphans,
+    pending_transactions,
+    transactions_of,
+)
 from onceward.epoch.rollback_detector import RollbackDetector
 from onceward.epoch.run_context import RunContext
 from onceward.epoch.run_status import RunStatus
@@ -35,6 +43,7 @@ from onceward.epoch.watchdog_proxy import with_watchdog
 
 __all__ = [
     "Coordinator",
+    "DeliveryEnded",
     "EpochAssignment",
     "EpochSurvey",
     "InDoubtSummary",
@@ -63,7 +72,9 @@ __all__ = [
     "decided_step",
     "delivery_of",
     "exits",
+    "manifest_that_counts",
     "missing",
+    "named_by_marker",
     "newest_markers",
     "no_longer_than",
     "orphans",
@@ -77,5 +88,6 @@ __all__ = [
     "survey_epoch",
     "survivors",
     "take_over",
+    "transactions_of",
     "with_watchdog",
 ]

@@ -49,11 +49,16 @@ class Outage:
     next_try: datetime
 
 
+class DeliveryEnded(Exception):
+    """Raised by `before_retry`: something else is to be done first."""
+
+
 class SinkDelivery:
     """Delivers for one run.
 
     `gave_up` is asked before each repetition: True ends the waiting at once. `on_failure` is called at each failure,
-    `before_retry` before a call that failed is repeated: what it raises ends the delivery.
+    `before_retry` before an attempt that failed is repeated, with what it raised, if it did. An `OncewardError` or
+    `DeliveryEnded` that it raises ends the delivery; by any other error the repetition has failed, too.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class SinkDelivery:
         *,
         gave_up: Callable[[], bool] = lambda: False,
         on_failure: Callable[[], None] = lambda: None,
-        before_retry: Callable[[], None] = lambda: None,
+        before_retry: Callable[[Exception | None], None] = lambda failed: None,
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
@@ -123,17 +128,22 @@ class SinkDelivery:
         clock, limits = self._context.clock, self._limits
         row_search = RejectedRowSearch(search, epoch=manifest.epoch, sink=sink.name)
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
+        may_retry, failed = True, None
         while True:
             cause: Exception | None = None
             # A repetition that begins just before the deadline gets a tenth of it: enough to tell slow from hanging.
             left_s = max(started + limits.deadline_s - clock.monotonic(), limits.deadline_s / 10)
             try:
+                if not may_retry:
+                    self._before_retry(failed)
+                    may_retry = True
                 with no_longer_than(left_s), attributed(sink=sink.name, epoch=manifest.epoch):
                     outcome = attempt()
-            except OncewardError:
+            except (OncewardError, DeliveryEnded):
                 raise
             except Exception as error:
                 why = str(error) if isinstance(error, TryAgain) else f"{type(error).__name__}: {error}"
+                why = why if may_retry else f"what the targets have cannot be looked at: {why}"
                 cause, outcome = error, RetryLater(why, after_s=backoff)
             match outcome:
                 case Committed() | AlreadyCommitted():
@@ -145,7 +155,10 @@ class SinkDelivery:
                 case _:
                     assert_never(outcome)
             self._watch_transaction_age(sink, manifest, failure)
-            row_search.after_failure(cause)
+            if may_retry:
+                # Else no row has been sent.
+                row_search.after_failure(cause)
+                may_retry, failed = False, cause
             self._on_failure()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._gave_up():
@@ -161,12 +174,13 @@ class SinkDelivery:
             log.warning("epoch %d, sink %r: %s; trying again in %.1f s", manifest.epoch, sink.name, failure, after_s)
             clock.pause(after_s)
             backoff = min(backoff * 2, limits.max_backoff_s)
-            if cause is not None:
-                self._before_retry()
 
     def _watch_transaction_age(self, sink: AnySink, manifest: Manifest, failure: str) -> None:
-        """A transaction that the target will forget must not be waited for in silence."""
+        """A transaction that the target will forget must not be waited for in silence. One of a settled epoch is there
+        again: how old it is where it came from, nobody knows."""
         if not isinstance(sink, TwoPhaseCommitSink) or sink.transaction_timeout_s is None:
+            return
+        if manifest.epoch <= self._context.watermark():
             return
         age = (self._context.clock.now() - manifest.created_at).total_seconds()
         if age > sink.transaction_timeout_s:

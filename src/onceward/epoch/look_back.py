@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from onceward.contracts import AnySink, Guarantee, Receipt, TwoPhaseCommitSink
-from onceward.epoch.reap import PendingTransaction, pending_transactions
+from onceward.epoch.reap import PendingTransaction, named_by_marker, pending_transactions
 from onceward.epoch.run_context import RunContext
 from onceward.errors import TargetRolledBack
 from onceward.identity import SinkName
-from onceward.journal import Manifest, Marker, SinkEntry
+from onceward.journal import Manifest, Marker, SinkEntry, SlotEntry
 from onceward.wal import WAL, is_segment
 
 
@@ -30,17 +30,26 @@ class Missing:
 
 
 def survivors(context: RunContext, listed: Iterable[PendingTransaction]) -> list[tuple[PendingTransaction, Manifest]]:
-    """Of what the targets hold: the transactions of settled epochs that the marker names, with what the marker says;
-    the oldest epochs first."""
+    """Of what the targets hold: the transactions of settled epochs that the marker names and that are whole, with what
+    the marker says; the oldest epochs first."""
     watermark = context.watermark()
     found = []
     for one in listed:
-        if one.name.epoch > watermark:
+        epoch = one.name.epoch
+        if one.sink == WAL or epoch > watermark or str(one.name) not in (named_by_marker(context, epoch) or ()):
             continue
-        manifest = named_by_marker(context, one)
-        if manifest is not None:
-            found.append((one, manifest))
+        marker = context.settled.legible(epoch)
+        if marker is not None and marker.manifest is not None and _is_whole(context, one, marker.manifest):
+            found.append((one, marker.manifest))
     return sorted(found, key=lambda pair: pair[1].epoch)
+
+
+def _is_whole(context: RunContext, one: PendingTransaction, manifest: Manifest) -> bool:
+    """What is listed under a name may be unfinished: a folder was copied back in which a file was being written."""
+    if (delivery := delivery_of(context, [one], manifest)) is None:
+        return False
+    sink, entry = delivery
+    return all(why is None for why in sink.verify([slot.handle for slot in entry.slots]))
 
 
 def delivery_of(
@@ -55,25 +64,21 @@ def delivery_of(
     return (sink, replace(entry, slots=slots)) if isinstance(sink, TwoPhaseCommitSink) else None
 
 
-def named_by_marker(context: RunContext, one: PendingTransaction) -> Manifest | None:
-    """The manifest in the epoch's marker, if it names this transaction of a target."""
-    marker = context.settled.legible(one.name.epoch)
-    manifest = context.resolved.without(marker.manifest) if marker is not None and marker.manifest else None
-    entry = manifest.sinks.get(one.sink) if manifest is not None else None
-    names = {slot.transaction for slot in entry.slots} if entry is not None else set()
-    return manifest if str(one.name) in names else None
-
-
 def newest_markers(context: RunContext) -> list[Marker]:
     """All that are kept, in order; those that cannot be read are passed over."""
     return [marker for epoch in context.settled.epochs() if (marker := context.settled.legible(epoch)) is not None]
 
 
 def came_back(
-    context: RunContext, markers: Sequence[Marker], receipts: Sequence[Receipt], *, keep_receipts: int
+    context: RunContext,
+    markers: Sequence[Marker],
+    receipts: Sequence[Receipt],
+    *,
+    keep_receipts: int,
+    besides: Sequence[PendingTransaction] = (),
 ) -> list[PendingTransaction]:
-    """If a target went back: all that the targets hold pending of this job. What of it markers name (`survivors`) must
-    be committed before anything else.
+    """If a target went back: its `survivors`, which must be committed before anything else. `besides` are there, too,
+    though they may not be listed just now.
 
     `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either. A commit
     that is still under way (its answer was lost, or another driver makes it) may end after its receipt was looked for
@@ -81,7 +86,7 @@ def came_back(
     """
     if not missing(context, markers, receipts, keep_receipts=keep_receipts):
         return []
-    held = [one for one in pending_transactions(context) if one.sink != WAL]
+    held = [*besides, *(one for one, _ in survivors(context, pending_transactions(context)))]
     if missing(context, markers, receipts, held, keep_receipts=keep_receipts):
         lost = missing(context, markers, context.receipts(), held, keep_receipts=keep_receipts)
         if lost:
@@ -104,23 +109,37 @@ def missing(
     """
     prepared = {str(one.name) for one in held}
     found: list[Missing] = []
+    newest_without_receipt = -1
     for sink in context.sinks:
         if sink.keeps_receipts:
             mine = [r for r in receipts if r.generation == context.job.generation and r.sink == sink.name]
             expected = [m for marker in markers if (m := published_in(context, marker, sink.name, has_any=bool(mine)))]
-            found += _missing_of(context, sink, expected, mine, prepared, keep_receipts)
+            without = _without_receipt(context, sink, expected, mine, keep_receipts)
+            newest_without_receipt = max([newest_without_receipt, *(one.epoch for one in without)])
+            found += _not_held(without, expected, prepared)
     # Another driver may have gone on and had receipts pruned since the markers were read.
-    oldest = context.settled.watermark() - keep_receipts
-    return found if any(one.epoch >= oldest for one in found) else []
+    return found if newest_without_receipt >= context.settled.watermark() - keep_receipts else []
 
 
-def _missing_of(
-    context: RunContext,
-    sink: AnySink,
-    expected: list[Manifest],
-    receipts: list[Receipt],
-    prepared: set[str],
-    keep_receipts: int,
+def _not_held(without: list[Missing], expected: list[Manifest], prepared: set[str]) -> list[Missing]:
+    """Without the slots that are prepared in the target. What no marker tells of counts only beside what one does."""
+    entries = {manifest.epoch: manifest.sinks for manifest in expected}
+    unmarked = [one for one in without if one.epoch not in entries]
+    marked = []
+    for one in without:
+        entry = entries[one.epoch][one.sink] if one.epoch in entries else None
+        slots = [slot for slot in entry.slots if slot.slot in one.slots] if entry is not None else []
+        if left := [slot for slot in slots if slot.transaction not in prepared]:
+            marked.append(_missing(one.sink, one.epoch, left))
+    return [*unmarked, *marked] if marked else []
+
+
+def _missing(sink: SinkName, epoch: int, slots: Sequence[SlotEntry]) -> Missing:
+    return Missing(sink, epoch, tuple(slot.slot for slot in slots), all(is_segment(slot.handle) for slot in slots))
+
+
+def _without_receipt(
+    context: RunContext, sink: AnySink, expected: list[Manifest], receipts: list[Receipt], keep_receipts: int
 ) -> list[Missing]:
     """Of one sink. Receipts older than `keep_receipts` may be pruned; they are asked for only if the oldest one that
     must be there is not: then the target lacks everything after its newest receipt."""
@@ -135,10 +154,9 @@ def _missing_of(
         slots = [
             slot
             for slot in manifest.sinks[sink.name].slots
-            if (manifest.epoch, slot.slot, manifest.fingerprint) not in has and slot.transaction not in prepared
+            if (manifest.epoch, slot.slot, manifest.fingerprint) not in has
         ]
-        in_log = all(is_segment(slot.handle) for slot in slots)
-        return Missing(sink.name, manifest.epoch, tuple(slot.slot for slot in slots), in_log) if slots else None
+        return _missing(sink.name, manifest.epoch, slots) if slots else None
 
     lost = [one for manifest in recent if (one := lacking(manifest)) is not None]
     if not lost or lost[0].epoch != recent[0].epoch or sink.receipts_are_output:

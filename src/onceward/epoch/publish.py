@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
+from onceward.contracts import AnySink
 from onceward.contracts.events import Decided, Settled
 from onceward.epoch.decided import EpochSurvey, ReportLost, Settle, decided_step, survey_epoch
 from onceward.epoch.deliver import Outage, SinkDelivery
@@ -26,6 +27,7 @@ from onceward.errors import (
     Fenced,
     OncewardError,
     OutputLost,
+    PublishFailed,
     SinkMissing,
 )
 from onceward.identity import Fingerprint, SinkName
@@ -128,34 +130,61 @@ class Publisher:
             # What is missing may have been removed by another driver, who published it and settled the epoch.
             if self._context.watermark() >= manifest.epoch:
                 return
-            raise with_exits(error, manifest.epoch) if isinstance(error, DamagedFile) else error from None
+            if isinstance(error, DamagedFile):
+                raise with_exits(error, manifest.epoch) from None
+            self._rollbacks.explain(error)
+            raise error from None
         self._settle(manifest)
         notify(self._context.hooks.on_publish, manifest.epoch)
 
     def _deliver_all(self, manifest: Manifest) -> None:
-        for name, entry in manifest.sinks.items():
-            if not entry.slots:
-                continue
-            sink = self._context.variant_for(name, entry.slots[0].handle)
-            if sink is None and self._context.sink(name) is not None:
-                raise SinkMissing(
-                    f"{entry.rows} rows wait for sink {name!r} as it was before: {entry.mechanism}",
-                    epoch=manifest.epoch,
-                    sink=name,
-                    hint="start once with the former kind of sink so that they can be published, then change it; or "
-                    f"give them up: `onceward resolve accept-loss FILE {manifest.epoch} --sink {name!r}`",
-                )
-            if sink is None:
-                raise SinkMissing(
-                    f"{entry.rows} rows wait for a sink that the job no longer has",
-                    epoch=manifest.epoch,
-                    sink=name,
-                    hint=f"start once with a sink named {name!r} so that it can be published, then remove it; or "
-                    f"give them up: `onceward resolve accept-loss FILE {manifest.epoch} --sink {name!r}`",
-                )
-            # A driver that was paused while another one moved the receipts may find that one's manifest here.
-            refuse_moved(entry, self._context.receipts_at.get(name, ""), epoch=manifest.epoch, sink=name)
-            self._delivery.deliver(sink, entry, manifest)
+        """To one sink after the other. Behind a failure one of the targets may have gone back, also to before what it
+        already had of this very epoch: who came before the failure is asked again, before the staged rows are removed.
+
+        Whose receipts are its output is not: readers may have taken it away meanwhile.
+        """
+        clock, began_s = self._context.clock, self._context.clock.monotonic()
+        waiting = [name for name, entry in manifest.sinks.items() if entry.slots]
+        done: list[SinkName] = []
+        while waiting:
+            name, failures = waiting.pop(0), self._rollbacks.failures
+            sink = self._sink_for(name, manifest)
+            self._delivery.deliver(sink, manifest.sinks[name], manifest)
+            if self._rollbacks.failures > failures:
+                if done and clock.monotonic() - began_s > 2 * self._limits.deadline_s:
+                    raise PublishFailed(
+                        "the targets took the epoch, but one after the other failed until the deadline",
+                        epoch=manifest.epoch,
+                        sink=name,
+                        hint="the epoch stays staged and is published first at the next start; check the targets",
+                    )
+                waiting, done = [*waiting, *done], []
+            if sink.keeps_receipts and not sink.receipts_are_output:
+                done.append(name)
+
+    def _sink_for(self, name: SinkName, manifest: Manifest) -> AnySink:
+        """The variant by which the epoch was staged for this sink."""
+        entry, epoch = manifest.sinks[name], manifest.epoch
+        sink = self._context.variant_for(name, entry.slots[0].handle)
+        if sink is None and self._context.sink(name) is not None:
+            raise SinkMissing(
+                f"{entry.rows} rows wait for sink {name!r} as it was before: {entry.mechanism}",
+                epoch=epoch,
+                sink=name,
+                hint="start once with the former kind of sink so that they can be published, then change it; or "
+                f"give them up: `onceward resolve accept-loss FILE {epoch} --sink {name!r}`",
+            )
+        if sink is None:
+            raise SinkMissing(
+                f"{entry.rows} rows wait for a sink that the job no longer has",
+                epoch=epoch,
+                sink=name,
+                hint=f"start once with a sink named {name!r} so that it can be published, then remove it; or "
+                f"give them up: `onceward resolve accept-loss FILE {epoch} --sink {name!r}`",
+            )
+        # A driver that was paused while another one moved the receipts may find that one's manifest here.
+        refuse_moved(entry, self._context.receipts_at.get(name, ""), epoch=epoch, sink=name)
+        return sink
 
     def _why_no_manifest(self, epoch: int) -> OncewardError:
         """Void manifests tell that another driver took the epoch over: it may be alive and about to finish it."""

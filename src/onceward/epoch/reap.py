@@ -9,6 +9,7 @@ from onceward.contracts import Handle, TwoPhaseCommitSink
 from onceward.epoch.run_context import RunContext
 from onceward.errors import DamagedFile
 from onceward.identity import SinkName, TransactionName
+from onceward.journal import Manifest
 from onceward.wal import WAL
 
 
@@ -69,7 +70,8 @@ def orphans(context: RunContext, listed: list[PendingTransaction] | None = None)
                 found.append(one)
         elif epoch <= decided:
             if epoch not in named:
-                named[epoch] = _named_by_manifest(context, epoch)
+                manifest = manifest_that_counts(context, epoch)
+                named[epoch] = manifest.transactions() if manifest is not None else None
             names = named[epoch]
             if names is not None and str(one.name) not in names:
                 found.append(one)
@@ -80,24 +82,30 @@ def _is_rubbish(context: RunContext, found: PendingTransaction, kept: frozenset[
     """Whether nobody will want this of a settled epoch any more."""
     if found.sink == WAL:
         return found.name.epoch not in kept
-    marker = context.settled.legible(found.name.epoch)
+    names = named_by_marker(context, found.name.epoch)
+    return names is not None and str(found.name) not in names
+
+
+def named_by_marker(context: RunContext, epoch: int) -> set[str] | None:
+    """The transactions with which a settled epoch was published, without those that a person took out of it.
+
+    None where nobody can tell: the marker is pruned or damaged, or of a release that did not keep the names.
+    """
+    marker = context.settled.legible(epoch)
     if marker is None or (marker.manifest is None and marker.sinks):
-        # Pruned, damaged, or of a release that did not keep the names: nobody can tell.
-        return False
-    named = context.resolved.without(marker.manifest).transactions() if marker.manifest is not None else set()
-    return str(found.name) not in named
+        return None
+    return context.resolved.without(marker.manifest).transactions() if marker.manifest is not None else set()
 
 
-def _named_by_manifest(context: RunContext, epoch: int) -> set[str] | None:
-    """The transactions that the valid manifest of a decided epoch names; None when there is none to go by."""
+def manifest_that_counts(context: RunContext, epoch: int) -> Manifest | None:
+    """Of an epoch that is not settled; None when there is none to go by, or a takeover has no outcome yet."""
     files = context.register.files(epoch)
     if files.reserved - files.fates:
         return None
     try:
-        manifest = context.register.valid_manifest(epoch, files)
+        return context.register.valid_manifest(epoch, files)
     except DamagedFile:
         return None
-    return manifest.transactions() if manifest is not None else None
 
 
 def abort_transactions(context: RunContext, chosen: Callable[[TransactionName], bool]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onceward.contracts import AnySink
-from onceward.epoch.deliver import Outage, SinkDelivery
+from onceward.epoch.deliver import DeliveryEnded, Outage, SinkDelivery
 from onceward.epoch.limits import PublishLimits
 from onceward.epoch.look_back import came_back, delivery_of, newest_markers, survivors
 from onceward.epoch.reap import PendingTransaction
@@ -14,7 +14,7 @@ from onceward.errors import OncewardError, OutputLost, PublishFailed
 from onceward.journal import Manifest, SinkEntry
 
 
-class _MoreSurvivors(Exception):
+class _MoreSurvivors(DeliveryEnded):
     """While survivors were committed, the target went back once more."""
 
     def __init__(self, listed: Sequence[PendingTransaction]) -> None:
@@ -38,18 +38,21 @@ class RollbackDetector:
         self._delivery = SinkDelivery(
             context, self._limits, gave_up=gave_up, on_failure=on_failure, before_retry=self._look_before_retry
         )
-        self._to_commit: frozenset[str] = frozenset()
+        self._to_commit: Sequence[PendingTransaction] = ()
         self._looked_back_s = context.clock.monotonic()
+        self.failures = 0
+        """After how many failed deliveries it has been asked."""
 
     @property
     def outage(self) -> Outage | None:
         """The commit of a survivor that is being repeated, if one is."""
         return self._delivery.outage
 
-    def after_failure(self) -> None:
+    def after_failure(self, failed: Exception | None = None) -> None:
         """A target that failed may have been exchanged for an older state of itself: it is asked before anything more
-        is published, or newer epochs would come before those that it lacks."""
-        self.commit_survivors(self._look_if_possible())
+        is published, or newer epochs would come before those that it lacks. Without an answer nothing is."""
+        self.failures += 1
+        self.commit_survivors(self._look())
 
     def now_and_then(self) -> None:
         """While running, once a minute or so, after an epoch. A start looks by itself."""
@@ -91,7 +94,7 @@ class RollbackDetector:
 
     def _commit(self, found: Sequence[tuple[PendingTransaction, Manifest]]) -> None:
         for place, (one, manifest) in enumerate(found):
-            self._to_commit = _names(found[place:])
+            self._to_commit = [one for one, _ in found[place:]]
             if (delivery := delivery_of(self._context, [one], manifest)) is not None:
                 sink, entry = delivery
                 log.warning(
@@ -106,34 +109,31 @@ class RollbackDetector:
     def _deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
         try:
             self._delivery.deliver(sink, entry, manifest)
-        except OutputLost:
-            # It went back further, and no call has failed: what it lacks is for `TargetRolledBack` to say.
-            self._look()
+        except OutputLost as lost:
+            self.explain(lost)
             raise
 
-    def _look_before_retry(self) -> None:
-        """A commit failed: the target may have gone back further, and then more than what is left of the list is to be
-        committed, the oldest first."""
-        listed = self._look_if_possible()
-        if _names(survivors(self._context, listed)) - self._to_commit:
-            raise _MoreSurvivors(listed)
-
-    def _look(self) -> list[PendingTransaction]:
-        context = self._context
-        self._looked_back_s = context.clock.monotonic()
-        markers = newest_markers(context)
-        return came_back(context, markers, context.receipts(), keep_receipts=self._limits.keep_receipts)
-
-    def _look_if_possible(self) -> list[PendingTransaction]:
-        """While the target does not answer, nobody knows."""
+    def explain(self, lost: OutputLost) -> None:
+        """Output is gone, and no call has failed: if the target went back, `TargetRolledBack` says what else it lacks,
+        and how to go on from there."""
         try:
-            return self._look()
+            self._look()
         except OncewardError:
             raise
         except Exception as error:
-            log.debug("what the targets have cannot be looked at: %s: %s", type(error).__name__, error)
-            return []
+            log.warning("what else the targets lack cannot be looked at: %s: %s", type(error).__name__, error)
+            raise lost from error
 
+    def _look_before_retry(self, failed: Exception | None) -> None:
+        """A commit failed: the target may have gone back further, and then more than what is left of the list is to be
+        committed, the oldest first. A target that only asks to wait may not list just now what it is waited for."""
+        left = self._to_commit
+        listed = self._look(besides=left[:1] if failed is None else ())
+        if {one.name for one, _ in survivors(self._context, listed)} - {one.name for one in left}:
+            raise _MoreSurvivors(listed)
 
-def _names(found: Sequence[tuple[PendingTransaction, Manifest]]) -> frozenset[str]:
-    return frozenset(str(one.name) for one, _ in found)
+    def _look(self, besides: Sequence[PendingTransaction] = ()) -> list[PendingTransaction]:
+        context, keep = self._context, self._limits.keep_receipts
+        self._looked_back_s = context.clock.monotonic()
+        markers = newest_markers(context)
+        return came_back(context, markers, context.receipts(), keep_receipts=keep, besides=besides)
