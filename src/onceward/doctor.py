@@ -90,7 +90,7 @@ def _checkpoint(job: Job, sinks: tuple[AnySink, ...]) -> Iterator[Finding]:
         if is_new(job.checkpoint):
             yield Finding("checkpoint", Severity.OK, "new: this will be the job's first start")
             return
-        plan = inspect_job_checkpoint(job.checkpoint, sinks, frozenset(), job.name)
+        plan = inspect_job_checkpoint(job.checkpoint, sinks, frozenset(), job.name, job.publish_limits)
     except OncewardError as error:
         yield _wrong("checkpoint", error)
         return

@@ -20,11 +20,19 @@ RULES = (
         tests=WENT_BACK,
     ),
     Mutant(
+        name="a-new-generation-has-no-past-in-the-targets",
+        rule="An accepted copy may have other targets: what its former generation left is not missed there.",
+        file="recovery/plan.py",
+        old="    begins_anew = survey.is_copy or any(",
+        new="    begins_anew = False and any(",
+        tests=WENT_BACK,
+    ),
+    Mutant(
         name="transaction-that-came-back-is-committed",
         rule="A transaction of a settled epoch that a target holds prepared again is committed before anything else.",
-        file="recovery/start.py",
-        old="        RollbackDetector(context, limits).commit_survivors(held)\n",
-        new="        pass\n",
+        file="recovery/execute.py",
+        old="                RollbackDetector(context, limits).commit_survivors(transactions)\n",
+        new="                pass\n",
         tests=WENT_BACK,
     ),
     Mutant(

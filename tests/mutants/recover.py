@@ -168,9 +168,9 @@ RULES = (
     Mutant(
         name="copy-older-than-its-target-is-refused",
         rule="A copy that has not decided what the target has is a rollback, and is refused as one.",
-        file="recovery/start.py",
-        old="        refuse_older_copy(survey, plan)\n",
-        new="        pass\n",
+        file="recovery/plan.py",
+        old="    older = _older_copy(survey, steps) if survey.is_copy and Accept.ROLLBACK not in accepted else None\n",
+        new="    older = None\n",
         tests=("tests/protocol/test_review_findings.py",),
     ),
     Mutant(
@@ -223,9 +223,9 @@ RULES = (
     ),
     Mutant(
         name="what-a-start-changed-is-surveyed-again",
-        rule="A survey from before the identity changed, or before transactions were committed, is not acted upon.",
+        rule="A survey from before the identity changed is not acted upon.",
         file="recovery/start.py",
-        old="survey if is_as_surveyed else None",
+        old="survey if record == found else None",
         new="survey",
         tests=EXITS,
     ),

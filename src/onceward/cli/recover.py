@@ -34,7 +34,13 @@ def recover(
         )
     sinks = chosen_sinks(loaded.sinks, Guarantee(loaded.guarantee)) if loaded else ()
     if dry_run:
-        plan = inspect_job_checkpoint(checkpoint, sinks, accepted_from(accept or ()), loaded.name if loaded else None)
+        plan = inspect_job_checkpoint(
+            checkpoint,
+            sinks,
+            accepted_from(accept or ()),
+            loaded.name if loaded else None,
+            loaded.publish_limits if loaded else None,
+        )
         _show(plan, as_json=json, looked=loaded is not None)
         return
     assert loaded is not None

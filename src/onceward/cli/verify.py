@@ -101,7 +101,7 @@ def _asker(checkpoint: str, target: str) -> Targets:
 
     job = load_job(target)
     sinks = chosen_sinks(job.sinks, Guarantee(job.guarantee))
-    return lambda: inspect_job_checkpoint(checkpoint, sinks, frozenset(), job.name)
+    return lambda: inspect_job_checkpoint(checkpoint, sinks, frozenset(), job.name, job.publish_limits)
 
 
 def _show(report: Report) -> None:

@@ -26,6 +26,7 @@ from onceward.epoch.publish import Publisher
 from onceward.epoch.publisher_thread import PublisherThread
 from onceward.epoch.reap import (
     PendingTransaction,
+    abort_all,
     abort_transactions,
     manifest_that_counts,
     named_by_marker,
@@ -64,6 +65,7 @@ __all__ = [
     "SinkDelivery",
     "SlotAck",
     "Watchdog",
+    "abort_all",
     "abort_transactions",
     "age_of",
     "as_ranges",

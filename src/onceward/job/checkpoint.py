@@ -82,6 +82,7 @@ def inspect_job_checkpoint(
     sinks: tuple[AnySink, ...],
     accepted: frozenset[Accept],
     name: str | None = None,
+    limits: PublishLimits | None = None,
 ) -> Plan:
     """What the next start would do first. Without sinks the receipts in the targets are not looked at."""
     root = local_path(checkpoint)
@@ -91,7 +92,9 @@ def inspect_job_checkpoint(
         decisions=SparkLogs(root),
         directory_id=existing_directory_id(root / "onceward"),
         clock=SystemClock(),
+        query=recorded_query(root),
         accepted=accepted,
+        limits=limits,
         name=JobName(name) if name is not None else None,
     )
 

@@ -5,6 +5,7 @@ from onceward.recovery.identify import has_begun, plain_context, read_identity, 
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
+    CommitPrepared,
     Plan,
     Reap,
     Refuse,
@@ -26,6 +27,7 @@ from onceward.recovery.survey import Survey, take_survey
 __all__ = [
     "Accept",
     "AlreadyPublished",
+    "CommitPrepared",
     "Opened",
     "Plan",
     "Reap",

@@ -14,9 +14,12 @@ from onceward.epoch import (
     Publisher,
     PublishLimits,
     ReportLost,
+    RollbackDetector,
     RunContext,
     Settle,
+    abort_all,
     contradiction,
+    orphans,
     take_over,
 )
 from onceward.epoch.run_context import notify
@@ -25,6 +28,7 @@ from onceward.identity import Fingerprint, Generation
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
+    CommitPrepared,
     Plan,
     Reap,
     Refuse,
@@ -57,11 +61,11 @@ def recover(
     """Survey, plan, execute, until a pass ends with nothing left to reconsider. The first survey may be given."""
     done = Recovered()
     for _ in range(_PASSES):
-        survey = survey or take_survey(context, known_generations=known_generations)
+        survey = survey or take_survey(context, known_generations=known_generations, limits=limits)
         plan = make_plan(survey, accepted)
         if plan.refusal is None:
             on_plan(plan)
-            if _execute(context, plan, done, Publisher(context, limits)):
+            if _execute(context, plan, done, limits):
                 return done
         elif not survey.is_outdated(context):
             raise plan.refusal
@@ -69,10 +73,13 @@ def recover(
     raise Fenced("another driver keeps changing this checkpoint", hint="stop it, then start again")
 
 
-def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publisher) -> bool:
+def _execute(context: RunContext, plan: Plan, done: Recovered, limits: PublishLimits | None) -> bool:
     """True when every step held; False when the world moved and must be surveyed again."""
+    publisher = Publisher(context, limits)
     for step in plan.steps:
         match step:
+            case CommitPrepared(transactions):
+                RollbackDetector(context, limits).commit_survivors(transactions)
             case Settle(epoch) | Publish(epoch):
                 if context.watermark() < epoch:
                     publisher.publish_epoch(epoch)
@@ -91,7 +98,7 @@ def _execute(context: RunContext, plan: Plan, done: Recovered, publisher: Publis
                     publisher.publish_forgotten(epoch)
                 done.published[epoch] = fingerprint
             case Reap():
-                publisher.sweep()
+                abort_all(context, orphans(context))
             case Refuse(error):
                 raise error
             case RepairLog():

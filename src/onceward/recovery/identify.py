@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Storage
-from onceward.epoch import ReportLost, RunContext
+from onceward.epoch import RunContext
 from onceward.epoch.run_context import log
 from onceward.errors import (
     CheckpointCopied,
@@ -18,7 +18,7 @@ from onceward.errors import (
 )
 from onceward.identity import JobIdentity, JobName, new_generation, new_run
 from onceward.journal import IdentityFile, IdentityRecord, forget_settled
-from onceward.recovery.plan import Accept, AlreadyPublished, Plan, rolled_back
+from onceward.recovery.plan import Accept, Plan
 from onceward.recovery.rollback import begun
 from onceward.recovery.survey import Survey
 from onceward.storage import is_same_directory
@@ -114,17 +114,6 @@ def is_copy(record: IdentityRecord, directory_id: str, query: str | None) -> boo
 def _is_another(recorded: str | None, query: str | None) -> bool:
     """Whether both are known and differ."""
     return recorded is not None and query is not None and recorded != query
-
-
-def refuse_older_copy(survey: Survey, plan: Plan) -> None:
-    """A copy that has not decided an epoch which the target has. It gets a generation of its own, in which the receipts
-    of the original prove nothing: it would deliver that epoch again."""
-    for step in plan.steps:
-        match step:
-            case ReportLost(epoch) | AlreadyPublished(epoch, _, False) if epoch > survey.decided:
-                raise rolled_back(f"the target has epoch {epoch}, and this copy was made before it was decided")
-            case _:
-                pass
 
 
 def identify(

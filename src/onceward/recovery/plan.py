@@ -1,18 +1,19 @@
 """What to do about it: a pure function from a survey to steps. `onceward recover --dry-run` prints the same steps.
 
-The table of docs/architecture.md ("Recovery"), row by row, is `decided_step` and `_undecided`; what must not be gone on
-from (a checkpoint that was copied, rolled back or begun anew) is in `_refusals`.
+The table of docs/architecture.md ("Recovery"), row by row, is `decided_step`, `_undecided` and, for targets that went
+back, `CommitPrepared`; what must not be gone on from (a checkpoint that was rolled back or begun anew, a target that
+lacks epochs) is a `Refuse`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
 from onceward.contracts import Receipt
-from onceward.epoch import EpochSurvey, Publish, ReportLost, Settle, decided_step
+from onceward.epoch import EpochSurvey, PendingTransaction, Publish, ReportLost, Settle, as_ranges, decided_step
 from onceward.errors import (
     CheckpointRefused,
     CheckpointReplaced,
@@ -55,6 +56,18 @@ class AlreadyPublished:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitPrepared:
+    """A target that went back holds transactions of settled epochs again: commit them, the oldest first."""
+
+    transactions: Sequence[PendingTransaction]
+
+    @property
+    def epoch(self) -> int:
+        """The oldest of their epochs."""
+        return min(one.name.epoch for one in self.transactions)
+
+
+@dataclass(frozen=True, slots=True)
 class Reap:
     """Abort what no valid manifest names."""
 
@@ -80,7 +93,7 @@ class RepairLog:
         return self.repair.epoch
 
 
-Step = RepairLog | Settle | Publish | ReportLost | TakeOver | AlreadyPublished | Reap | Refuse
+Step = RepairLog | CommitPrepared | Settle | Publish | ReportLost | TakeOver | AlreadyPublished | Reap | Refuse
 
 
 def describe(step: Step) -> str:
@@ -88,6 +101,9 @@ def describe(step: Step) -> str:
     match step:
         case RepairLog(repair):
             return describe_repair(repair)
+        case CommitPrepared(transactions):
+            epochs = as_ranges(one.name.epoch for one in transactions)
+            return f"settled, and {len(transactions)} transactions of {epochs} are there again: they are committed"
         case Settle(_, why):
             return why
         case Publish(_, slots, receipts, left_out):
@@ -127,7 +143,13 @@ def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan
     contradictions = tuple(_refusals(survey))
     if refusals := tuple(Refuse(error) for error in contradictions if Accept(error.accept) not in accepted):
         return Plan(refusals)
+    # A new generation has no past in the targets: it may have others.
+    begins_anew = survey.is_copy or any(isinstance(error, CheckpointRolledBack) for error in contradictions)
+    if survey.rolled_back is not None and not begins_anew:
+        return Plan((Refuse(survey.rolled_back),))
     steps: list[Step] = []
+    if survey.came_back and not begins_anew:
+        steps.append(CommitPrepared(survey.came_back))
     for epoch in range(survey.watermark + 1, survey.decided + 1):
         found = survey.epochs[epoch]
         steps.append(decided_step(found, survey.resolved, survey.generation, survey.sinks, survey.receipts))
@@ -135,7 +157,8 @@ def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan
         steps.append(_undecided(survey, survey.epochs[epoch]))
     if survey.orphans:
         steps.append(Reap(len(survey.orphans)))
-    return Plan(tuple(steps), contradictions)
+    older = _older_copy(survey, steps) if survey.is_copy and Accept.ROLLBACK not in accepted else None
+    return Plan(tuple(steps), contradictions) if older is None else Plan((Refuse(older),))
 
 
 def _undecided(survey: Survey, found: EpochSurvey) -> Step:
@@ -228,6 +251,18 @@ def _refusals(survey: Survey) -> Iterator[CheckpointRefused]:
     settled, now = survey.watermark_fingerprint, survey.watermark_barrier
     if now is not None and settled and settled != now:
         yield rolled_back(f"epoch {survey.watermark} was settled with other source rows than it has now")
+
+
+def _older_copy(survey: Survey, steps: Iterable[Step]) -> CheckpointRolledBack | None:
+    """A copy that has not decided an epoch which the target has. It gets a generation of its own, in which the receipts
+    of the original prove nothing: it would deliver that epoch again."""
+    for step in steps:
+        match step:
+            case ReportLost(epoch) | AlreadyPublished(epoch, _, False) if epoch > survey.decided:
+                return rolled_back(f"the target has epoch {epoch}, and this copy was made before it was decided")
+            case _:
+                pass
+    return None
 
 
 def _rolled_back_under(survey: Survey, found: EpochSurvey) -> CheckpointRolledBack:

@@ -5,7 +5,7 @@ The identity is written only after the first survey found nothing to object to, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -13,12 +13,8 @@ from onceward.contracts import AnySink, Clock, DecisionLog, Guarantee, Hooks, St
 from onceward.contracts.events import Listener
 from onceward.epoch import (
     Coordinator,
-    PendingTransaction,
     PublishLimits,
-    RollbackDetector,
     RunContext,
-    came_back,
-    newest_markers,
 )
 from onceward.epoch.run_context import log
 from onceward.errors import (
@@ -27,7 +23,6 @@ from onceward.errors import (
     Fenced,
     OncewardError,
     ReceiptsMoved,
-    TargetRolledBack,
     TargetUnavailable,
 )
 from onceward.identity import Generation, JobIdentity, JobName, new_generation, new_run
@@ -35,7 +30,6 @@ from onceward.journal import (
     Diversions,
     IdentityRecord,
     KeptLog,
-    Marker,
     Resolutions,
     Resolved,
     SettledLog,
@@ -47,7 +41,6 @@ from onceward.recovery.identify import (
     is_copy,
     plain_context,
     read_identity,
-    refuse_older_copy,
     refuse_staged,
     refuse_unlike,
 )
@@ -111,45 +104,42 @@ def open_checkpoint(
     refuse_unlike(record, name, directory_id, accepted, query)
     _put_logs_right(context, record, on_plan)
     with failures_as_target_unavailable():
-        context = replace(context, receipts_at=receipts_places(context), target_facts=target_facts(context))
-        refuse_moved_receipts(context)
-        warn_of_changed_targets(context)
-        markers = newest_markers(context)
-        warn_of_new_sinks(context, markers)
-        survey = _surveyed(context, record)
+        context = replace(context, target_facts=target_facts(context))
+        context, survey = _surveyed(context, record, directory_id, query, limits)
+    warn_of_changed_targets(context)
+    warn_of_new_sinks(context, survey.markers)
     plan = make_plan(survey, accepted)
     if plan.refusal is not None:
         raise _just_opened() if survey.is_outdated(context) or read_identity(storage) != record else plan.refusal
-    if record is not None and is_copy(record, directory_id, query) and Accept.ROLLBACK not in accepted:
-        refuse_older_copy(survey, plan)
     found, record = record, identify(context, survey, plan, record, directory_id, query)
     context = replace(context, job=record.identity, adopted=record.adopted)
     with failures_as_target_unavailable():
-        is_as_surveyed = not _commit_survivors(context, markers, survey, limits) and record == found
-        known, first = frozenset(record.known), survey if is_as_surveyed else None
+        known, first = frozenset(record.known), survey if record == found else None
         done = recover(context, first, known_generations=known, accepted=accepted, limits=limits, on_plan=on_plan)
     _warn_of_damage(survey)
     return Opened(context, _coordinator(context, done, record), record)
 
 
-def _surveyed(context: RunContext, record: IdentityRecord | None) -> Survey:
-    known = frozenset(record.known) if record else frozenset[Generation]()
-    restored = record.restored if record is not None else None
-    return take_survey(context, known_generations=known, is_identified=record is not None, restored=restored)
+def _surveyed(
+    context: RunContext, record: IdentityRecord | None, directory_id: str, query: str | None, limits: PublishLimits
+) -> tuple[RunContext, Survey]:
+    """What a start goes by, and a dry run: the context with the places of the receipts, and what was found."""
+    context = replace(context, receipts_at=receipts_places(context))
+    refuse_moved_receipts(context)
+    survey = take_survey(
+        context,
+        known_generations=frozenset(record.known) if record else frozenset[Generation](),
+        is_identified=record is not None,
+        is_copy=record is not None and is_copy(record, directory_id, query),
+        restored=record.restored if record is not None else None,
+        limits=limits,
+    )
+    return context, survey
 
 
 def _coordinator(context: RunContext, done: Recovered, record: IdentityRecord) -> Coordinator:
     begun_as = record.guarantee_of
     return Coordinator(context, takeovers=done.takeovers, published=done.published, guarantee_of=begun_as)
-
-
-def _commit_survivors(
-    context: RunContext, markers: Sequence[Marker], survey: Survey, limits: PublishLimits
-) -> Sequence[PendingTransaction]:
-    """Commit what a target that went back holds prepared again of settled epochs; what it held."""
-    if held := came_back(context, markers, survey.receipts, keep_receipts=limits.keep_receipts):
-        RollbackDetector(context, limits).commit_survivors(held)
-    return held
 
 
 def _put_logs_right(context: RunContext, record: IdentityRecord | None, on_plan: Callable[[Plan], None]) -> None:
@@ -183,38 +173,37 @@ def inspect_checkpoint(
     decisions: DecisionLog,
     directory_id: str,
     clock: Clock,
+    query: str | None = None,
     accepted: frozenset[Accept] = frozenset(),
+    limits: PublishLimits | None = None,
     name: JobName | None = None,
 ) -> Plan:
     """The plan that the next start would carry out. Writes nothing. The job's name is needed on a checkpoint that has
     no identity yet."""
     record = read_identity(storage)
-    if name is not None and record is None and has_begun(decisions):
-        plain = plain_context(name=name, sinks=sinks, storage=storage, decisions=decisions, clock=clock)
-        try:
-            refuse_staged(plain)
-        except CheckpointUnknown as error:
-            return Plan((Refuse(error),))
-        with failures_as_target_unavailable():
-            return make_plan(take_survey(plain, known_generations=frozenset(), is_identified=False), accepted)
     if record is not None:
         try:
-            refuse_unlike(record, name or record.job, directory_id, accepted)
+            refuse_unlike(record, name or record.job, directory_id, accepted, query)
         except OncewardError as error:
             return Plan((Refuse(error),))
-    context, record = look_at(
-        sinks=sinks, storage=storage, decisions=decisions, directory_id=directory_id, clock=clock, accepted=accepted
-    )
-    if repairs := repairs_needed(context):
-        return Plan(tuple(RepairLog(one) for one in repairs))
     try:
+        if name is not None and record is None and has_begun(decisions):
+            context = plain_context(name=name, sinks=sinks, storage=storage, decisions=decisions, clock=clock)
+            refuse_staged(context)
+        else:
+            context, record = look_at(
+                sinks=sinks,
+                storage=storage,
+                decisions=decisions,
+                directory_id=directory_id,
+                clock=clock,
+                accepted=accepted,
+            )
+            if repairs := repairs_needed(context):
+                return Plan(tuple(RepairLog(one) for one in repairs))
         with failures_as_target_unavailable():
-            refuse_moved_receipts(replace(context, receipts_at=receipts_places(context)))
-            keep = PublishLimits().keep_receipts
-            markers = newest_markers(context)
-            survey = _surveyed(context, record)
-        came_back(context, markers, survey.receipts, keep_receipts=keep)
-    except (ReceiptsMoved, TargetRolledBack) as error:
+            _, survey = _surveyed(context, record, directory_id, query, limits or PublishLimits())
+    except (CheckpointUnknown, ReceiptsMoved) as error:
         return Plan((Refuse(error),))
     return make_plan(survey, accepted)
 

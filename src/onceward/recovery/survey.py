@@ -11,8 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from onceward.contracts import Receipt, WriteAheadSink
-from onceward.epoch import EpochSurvey, PendingTransaction, RunContext, orphans, survey_epoch
-from onceward.errors import DamagedFile, NewerFormat
+from onceward.epoch import (
+    EpochSurvey,
+    PendingTransaction,
+    PublishLimits,
+    RunContext,
+    came_back,
+    newest_markers,
+    orphans,
+    survey_epoch,
+)
+from onceward.errors import DamagedFile, NewerFormat, TargetRolledBack
 from onceward.identity import Fingerprint, Generation, SinkName
 from onceward.journal import EpochFiles, Marker, Resolved, Restored
 from onceward.recovery.rollback import later_receipts, rows_delivered
@@ -24,9 +33,11 @@ class Survey:
 
     `watermark_fingerprint` is what the newest settled epoch covered, `watermark_barrier` what the engine's log says of
     it now. `generation` is this checkpoint's own; `known_generations` are those whose output in the target was accepted
-    before. `is_identified` is False while the checkpoint has no identity of ours; `watermark_damaged` says why the
-    newest marker cannot be read. `restored` says from which savepoint the checkpoint was made; `later` is what the
-    targets have from after it, `delivered` how many rows of that each sink got, as far as its former checkpoint tells.
+    before. `is_identified` is False while the checkpoint has no identity of ours, `is_copy` True where the directory is
+    another than that says; `watermark_damaged` says why the newest marker cannot be read. `restored` says from which
+    savepoint the checkpoint was made; `later` is what the targets have from after it, `delivered` how many rows of that
+    each sink got, as far as its former checkpoint tells. Of a target that went back, `came_back` is what it holds
+    prepared again of settled epochs, `rolled_back` says what it lacks altogether.
     """
 
     decided: int
@@ -42,8 +53,12 @@ class Survey:
     known_generations: frozenset[Generation]
     resolved: Resolved = field(default_factory=Resolved)
     is_identified: bool = True
+    is_copy: bool = False
     watermark_damaged: str | None = None
     restored: Restored | None = None
+    markers: Sequence[Marker] = ()
+    came_back: Sequence[PendingTransaction] = ()
+    rolled_back: TargetRolledBack | None = None
     later: Sequence[Receipt] = ()
     delivered: Mapping[tuple[SinkName, int], int] = field(default_factory=dict)
 
@@ -59,7 +74,9 @@ def take_survey(
     *,
     known_generations: frozenset[Generation],
     is_identified: bool = True,
+    is_copy: bool = False,
     restored: Restored | None = None,
+    limits: PublishLimits | None = None,
 ) -> Survey:
     """Look at everything once. Writes nothing."""
     decided, planned = context.decisions.decided(), context.decisions.planned()
@@ -72,7 +89,9 @@ def take_survey(
     for epoch in range(min(watermark, decided) + 1, newest + 1):
         files = register.get(epoch, EpochFiles())
         epochs[epoch] = survey_epoch(context, epoch, partial(context.register.taken, epoch, files))
+    markers = newest_markers(context)
     receipts = context.receipts()
+    again, rolled_back = _looked_back(context, markers, receipts, limits or PublishLimits())
     for found in epochs.values():
         if found.epoch > decided:
             receipts += _remembered(context, found)
@@ -92,11 +111,24 @@ def take_survey(
         known_generations=known,
         resolved=context.resolved,
         is_identified=is_identified,
+        is_copy=is_copy,
         watermark_damaged=damaged,
         restored=restored,
+        markers=markers,
+        came_back=again,
+        rolled_back=rolled_back,
         later=later,
         delivered=rows_delivered(restored) if restored is not None and later else {},
     )
+
+
+def _looked_back(
+    context: RunContext, markers: Sequence[Marker], receipts: Sequence[Receipt], limits: PublishLimits
+) -> tuple[Sequence[PendingTransaction], TargetRolledBack | None]:
+    try:
+        return came_back(context, markers, receipts, keep_receipts=limits.keep_receipts), None
+    except TargetRolledBack as error:
+        return (), error
 
 
 def _marker(context: RunContext, watermark: int) -> tuple[Marker | None, str | None]:
