@@ -118,7 +118,7 @@ def test_a_whole_run_with_failures_says_it_nowhere(
     assert "not permitted to log in" in str(failed.error)
     harness.drain()
     assert harness.problems() == []
-    for said in (made, sink, made.target, made.target.address, vars(made), vars(sink)):
+    for said in (made, sink, made._options, made._options.address, vars(made), vars(sink)):
         assert_clean(f"{said!r} {said}")
     assert_clean(everything_said(failed.error))
     assert_clean("\n".join(f"{record.getMessage()} {record.args!r} {record.exc_text}" for record in caplog.records))
@@ -169,5 +169,5 @@ def test_an_address_that_cannot_be_read_is_refused_without_being_shown(url: str)
 @pytest.mark.parametrize("given", ["s3cret\u2100", "s3cret%E2%84%80", "a:s3cret:b"])
 def test_an_address_with_odd_characters_is_shown_without_the_password(given: str) -> None:
     sink = PostgresSink(f"postgresql://user:{given}@h1:1,[::1]:2/db?sslpassword=s3cret", table="rows")
-    assert str(sink.target.address) == "postgresql://h1:1,[::1]:2/db"
-    assert_clean(repr(sink) + sink.target.address.without_secrets(f"it is {given} and s3cret"))
+    assert str(sink._options.address) == "postgresql://h1:1,[::1]:2/db"
+    assert_clean(repr(sink) + sink._options.address.without_secrets(f"it is {given} and s3cret"))

@@ -245,7 +245,7 @@ def test_replacing_leaves_readers_with_the_whole_old_table_until_the_whole_new_o
         seen.append(("COPY", [k for k, _ in run(reader, "SELECT k, v FROM rows ORDER BY k")]))
         return result
 
-    with Session(sink.target.address) as reader:
+    with Session(sink._options.address) as reader:
         monkeypatch.setattr(Session, "run", watched_run)
         monkeypatch.setattr(Session, "copy", watched_copy)
         deliver(sink, [rows_of(k=[3], v=["c"])], [rows_of(k=[4], v=["d"])], epoch=1)

@@ -43,18 +43,20 @@ def is_cut_off(error: Exception) -> TypeGuard[PostgresError]:
     return isinstance(error, PostgresError) and error.sqlstate in (LOCK_TIMED_OUT, _CANCELLED)
 
 
-def explained(error: PostgresError, target: Options, receipts: str) -> PostgresError:
+def explained(error: PostgresError, options: Options, receipts: str) -> PostgresError:
     """The same error, which says what the limit is and who is in the way."""
-    address = target.address
+    address = options.address
     if error.sqlstate == LOCK_TIMED_OUT:
         limit = (
-            f"{target.table} or its receipts were locked for longer than lock_timeout_s = {address.lock_timeout_s:g}"
+            f"{options.table} or its receipts were locked for longer than lock_timeout_s = {address.lock_timeout_s:g}"
         )
-        return PostgresError(f"{error}: {limit}{_in_the_way(target, receipts)}", error.sqlstate)
+        return PostgresError(f"{error}: {limit}{_in_the_way(options, receipts)}", error.sqlstate)
     return PostgresError(f"{error}: timeout_s = {address.timeout_s:g} is how long a statement may take", error.sqlstate)
 
 
-def staging_failed(error: PostgresError, target: Options, receipts: str, *, epoch: int, sink: str) -> TargetUnavailable:
+def staging_failed(
+    error: PostgresError, options: Options, receipts: str, *, epoch: int, sink: str
+) -> TargetUnavailable:
     """What a task fails with."""
     hint = "raise timeout_s if the server is that slow; nothing is lost, the epoch is computed again"
     if error.sqlstate == LOCK_TIMED_OUT:
@@ -63,12 +65,12 @@ def staging_failed(error: PostgresError, target: Options, receipts: str, *, epoc
             "unique index, foreign key or trigger while the job ran: start again, and its rows go through the "
             "write-ahead log"
         )
-    return TargetUnavailable(str(explained(error, target, receipts)), epoch=epoch, sink=sink, hint=hint)
+    return TargetUnavailable(str(explained(error, options, receipts)), epoch=epoch, sink=sink, hint=hint)
 
 
-def _in_the_way(target: Options, receipts: str) -> str:
-    with contextlib.suppress(PostgresError), pooled(target.address) as session:
-        rows = session.run(_IN_THE_WAY, str(target.table), receipts)
+def _in_the_way(options: Options, receipts: str) -> str:
+    with contextlib.suppress(PostgresError), pooled(options.address) as session:
+        rows = session.run(_IN_THE_WAY, str(options.table), receipts)
         # A lock on the whole table explains it; without one, a key is left.
         found = [says for whole, says in rows if whole == rows[0][0]]
         more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []

@@ -21,23 +21,23 @@ DELETED = "onceward_deleted"
 """Columns of our own in the temporary table of an upsert."""
 
 
-def create_table(target: Options, schema: pa.Schema) -> str:
+def create_table(options: Options, schema: pa.Schema) -> str:
     """The statement that makes a table for this stream."""
-    fields = [field for field in schema if field.name != target.deleted]
+    fields = [field for field in schema if field.name != options.deleted]
     columns = [f"{quoted(field.name)} {declared(field)}" for field in fields]
-    columns += [f"UNIQUE ({listed(target.keys)})"] if target.keys else []
-    return f"CREATE TABLE {target.table} ({', '.join(columns)})"
+    columns += [f"UNIQUE ({listed(options.keys)})"] if options.keys else []
+    return f"CREATE TABLE {options.table} ({', '.join(columns)})"
 
 
-def refuse_unless_fitting(table: Table, target: Options, schema: pa.Schema) -> None:
+def refuse_unless_fitting(table: Table, options: Options, schema: pa.Schema) -> None:
     """Raise `TargetRefused`, naming the columns, when rows of this stream cannot go into the table."""
-    fields = [field for field in schema if field.name != target.deleted]
+    fields = [field for field in schema if field.name != options.deleted]
     missing = [field.name for field in fields if table.column(field.name) is None]
     if missing:
         raise TargetRefused(
-            f"table {target.table} has no column {', '.join(missing)}",
+            f"table {options.table} has no column {', '.join(missing)}",
             hint=f"its columns are {', '.join(table.columns)}; run: "
-            + "; ".join(_add_column(target.table, schema.field(name)) for name in missing),
+            + "; ".join(_add_column(options.table, schema.field(name)) for name in missing),
         )
     filled = {column.name for field in fields if (column := table.column(field.name))}
     if len(filled) < len(fields):
@@ -45,30 +45,30 @@ def refuse_unless_fitting(table: Table, target: Options, schema: pa.Schema) -> N
     required = [column.name for column in table.columns.values() if column.is_required and column.name not in filled]
     if required:
         raise TargetRefused(
-            f"table {target.table} needs a value for {', '.join(required)}, which the stream does not have",
+            f"table {options.table} needs a value for {', '.join(required)}, which the stream does not have",
             hint="add the column to the query, or give it a default in the table",
         )
-    wires(table, target, schema)
-    order = table.column(target.order_by) if target.order_by is not None else None
+    wires(table, options, schema)
+    order = table.column(options.order_by) if options.order_by is not None else None
     if order is not None and order.kind in _WITHOUT_ORDER:
         raise TargetRefused(
             f"column {order.name!r} is {order.printed}, of which none is greater than another",
             hint="name another column in order_by",
         )
-    if target.keys:
-        keys_of(table, target)
+    if options.keys:
+        keys_of(table, options)
 
 
-def wires(table: Table, target: Options, schema: pa.Schema) -> list[Wire]:
+def wires(table: Table, options: Options, schema: pa.Schema) -> list[Wire]:
     """How each of the stream's columns travels into its column; refused by name where it cannot."""
     found = []
     for field in schema:
-        if field.name == target.deleted:
+        if field.name == options.deleted:
             continue
         column = table.column(field.name)
         if column is None:
             raise TargetRefused(
-                f"table {target.table} has lost its column {field.name}", hint="put it back, then start again"
+                f"table {options.table} has lost its column {field.name}", hint="put it back, then start again"
             )
         wire = None if column.is_computed else wire_for(field, column.name, column.kind, column.modifier)
         if wire is None:
@@ -92,20 +92,20 @@ def _add_column(table: TableName, field: pa.Field) -> str:
     return f"ALTER TABLE {table} ADD COLUMN {quoted(field.name)} {declared(field)}"
 
 
-def check_stream(target: Options, schema: pa.Schema, output_mode: str) -> None:
+def check_stream(options: Options, schema: pa.Schema, output_mode: str) -> None:
     """Refuse what no table could fix."""
-    refuse_output_mode(output_mode, target.mode, modes=MODES)
+    refuse_output_mode(output_mode, options.mode, modes=MODES)
     if not len(schema):
         raise TargetRefused("the stream has no columns", hint="select some in the query")
-    named = [*target.keys, *(name for name in (target.order_by, target.deleted) if name is not None)]
+    named = [*options.keys, *(name for name in (options.order_by, options.deleted) if name is not None)]
     missing = [name for name in named if name not in schema.names]
     if missing:
         raise TargetRefused(
             f"the stream has no column {', '.join(missing)}", hint=f"its columns are {', '.join(schema.names)}"
         )
-    if target.deleted is not None and not pa.types.is_boolean(schema.field(target.deleted).type):
+    if options.deleted is not None and not pa.types.is_boolean(schema.field(options.deleted).type):
         raise TargetRefused(
-            f"column {target.deleted!r} tells which rows are deleted and must be boolean", hint="cast it in the query"
+            f"column {options.deleted!r} tells which rows are deleted and must be boolean", hint="cast it in the query"
         )
 
 

@@ -59,16 +59,16 @@ def _expression(alias: str, part: KeyPart) -> str:
     return f"({compared} COLLATE {part.collation})" if part.collation is not None else compared
 
 
-def keys_of(table: Table, target: Options) -> Keys:
+def keys_of(table: Table, options: Options) -> Keys:
     """The keys by the table's unique index; `TargetRefused` when it has none, or one that cannot be gone by."""
-    names = [column.name for column in map(table.column, target.keys) if column is not None]
+    names = [column.name for column in map(table.column, options.keys) if column is not None]
     serving = [index for index in table.indexes if index.is_ours and index.columns == frozenset(names)]
     if not serving:
         raise TargetRefused(
-            f"table {target.table} has no unique index on {', '.join(target.keys)}, which an upsert needs",
-            hint=f"run: CREATE UNIQUE INDEX ON {target.table} ({', '.join(quoted(name) for name in target.keys)})",
+            f"table {options.table} has no unique index on {', '.join(options.keys)}, which an upsert needs",
+            hint=f"run: CREATE UNIQUE INDEX ON {options.table} ({', '.join(quoted(name) for name in options.keys)})",
         )
-    _refuse_different(serving, target)
+    _refuse_different(serving, options)
     by_column = {part.column: part for part in serving[0].parts}
     parts = tuple(by_column[name] for name in names)
     for part in parts:
@@ -80,14 +80,14 @@ def _may_be_spelt_differently(table: Table, part: KeyPart) -> bool:
     return not part.is_deterministic or table.columns[part.column].kind.removeprefix("_") in _SPELT_DIFFERENTLY
 
 
-def _refuse_different(serving: Sequence[Index], target: Options) -> None:
+def _refuse_different(serving: Sequence[Index], options: Options) -> None:
     """ON CONFLICT would go by all of them at once."""
     first, *others = serving
     for other in others:
         if {part.column: part.equality for part in other.parts} != {part.column: part.equality for part in first.parts}:
             raise TargetRefused(
-                f"the unique indexes {first.name!r} and {other.name!r} of {target.table} do not take the same keys for "
-                f"equal: {first.says}, and {other.says}",
+                f"the unique indexes {first.name!r} and {other.name!r} of {options.table} do not take the same keys "
+                f"for equal: {first.says}, and {other.says}",
                 hint=f"drop one of them: DROP INDEX {quoted(other.name)}",
             )
 

@@ -26,8 +26,8 @@ _NONE = "none"
 class TargetFacts:
     """One sink's. It is pickled with the sink, so that executors compare with what the driver found."""
 
-    def __init__(self, target: Options, receipts: Receipts) -> None:
-        self._target, self._receipts = target, receipts
+    def __init__(self, options: Options, receipts: Receipts) -> None:
+        self._options, self._receipts = options, receipts
         self._filled: frozenset[str] | None = None
         self.facts: Mapping[str, str] | None = None
 
@@ -37,8 +37,8 @@ class TargetFacts:
         self._filled = frozenset(filled)
         table, receipts = self._describe(session.run)
         if table is None:
-            raise TargetRefused(f"the table {self._target.table} is not found", hint="check the search path")
-        refuse_hazards(table, self._target)
+            raise TargetRefused(f"the table {self._options.table} is not found", hint="check the search path")
+        refuse_hazards(table, self._options)
         for one in receipts:
             refuse_bad_receipts(one)
         self.facts = self._facts_of(table, receipts)
@@ -46,28 +46,28 @@ class TargetFacts:
     def held(self, session: Session, epoch: int) -> Table:
         """Inside a transaction, before it writes rows: the table, which stays as it is until the transaction ends."""
         try:
-            session.run(f"LOCK TABLE ONLY {self._target.table} IN ROW EXCLUSIVE MODE")
+            session.run(f"LOCK TABLE ONLY {self._options.table} IN ROW EXCLUSIVE MODE")
         except PostgresError as error:
             if classify(error) is not ErrorClass.TARGET:
                 raise
-            raise translated(error, str(self._target.table), epoch=epoch) from None
+            raise translated(error, str(self._options.table), epoch=epoch) from None
         table, receipts = self._describe(session.run_prepared)
         if table is None:
             raise TargetChanged(
-                f"there is no table {self._target.table} any more",
+                f"there is no table {self._options.table} any more",
                 epoch=epoch,
                 hint="make it again, then start again; the epoch stays staged",
             )
         now = self._facts_of(table, receipts)
         if self.facts is None:
-            refuse_hazards(table, self._target)
+            refuse_hazards(table, self._options)
             self.facts = now
         refuse_change(self.facts, now, epoch=epoch)
         return table
 
     def _describe(self, run: Callable[..., list[tuple[Any, ...]]]) -> tuple[Table | None, list[Table]]:
         """The table, and those for the receipts as far as they exist. One statement, which waits for no lock."""
-        names = (str(self._target.table), self._receipts.receipts, self._receipts.watermarks)
+        names = (str(self._options.table), self._receipts.receipts, self._receipts.watermarks)
         table, *receipts = describe(run, *names)
         return table, [found for found in receipts if found is not None]
 
@@ -80,11 +80,11 @@ class TargetFacts:
             "triggers": _listed(f"{one.says} (body {one.body})" for one in table.triggers),
             "rules": _listed(table.rules),
         }
-        if self._target.mode != "append":
+        if self._options.mode != "append":
             facts["tables that inherit"] = _listed(table.children)
-        if self._target.mode == "replace":
+        if self._options.mode == "replace":
             facts["foreign keys of other tables"] = _listed(table.referring)
-        if self._target.keys:
+        if self._options.keys:
             facts["equality of keys"] = self._equality(table)
         for column in table.columns.values():
             if self._filled is None or column.name in self._filled:
@@ -96,7 +96,7 @@ class TargetFacts:
 
     def _equality(self, table: Table) -> str:
         try:
-            keys = keys_of(table, self._target)
+            keys = keys_of(table, self._options)
         except TargetRefused as refused:
             return refused.message
         return ", ".join(

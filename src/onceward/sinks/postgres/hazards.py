@@ -8,62 +8,62 @@ from onceward.sinks.postgres.catalog import Table, Trigger
 from onceward.sinks.postgres.options import Options
 
 
-def operations(target: Options) -> frozenset[str]:
+def operations(options: Options) -> frozenset[str]:
     """What is done to the table's rows."""
-    done = {"append": {"INSERT"}, "replace": {"INSERT", "DELETE"}, "upsert": {"INSERT", "UPDATE"}}[target.mode]
-    return frozenset(done | ({"DELETE"} if target.deleted is not None else set()))
+    done = {"append": {"INSERT"}, "replace": {"INSERT", "DELETE"}, "upsert": {"INSERT", "UPDATE"}}[options.mode]
+    return frozenset(done | ({"DELETE"} if options.deleted is not None else set()))
 
 
-def triggers_between(table: Table, target: Options, *done: str) -> list[Trigger]:
+def triggers_between(table: Table, options: Options, *done: str) -> list[Trigger]:
     """Triggers that fire before a row is written and may change it or leave it out, when this is done to it."""
-    wanted = operations(target) & frozenset(done or operations(target))
+    wanted = operations(options) & frozenset(done or operations(options))
     return [trigger for trigger in table.triggers if trigger.comes_between & wanted]
 
 
-def refuse_hazards(table: Table, target: Options) -> None:
+def refuse_hazards(table: Table, options: Options) -> None:
     """Raise `TargetRefused` with what stands in the way, and the statement that removes it."""
     if table.kind not in ("r", "p") or table.is_temporary:
-        raise TargetRefused(f"{target.table} is no table that takes rows by COPY", hint="name the table behind it")
+        raise TargetRefused(f"{options.table} is no table that takes rows by COPY", hint="name the table behind it")
     if table.has_row_security:
         raise TargetRefused(
-            f"{target.table} has row security, and COPY cannot go through it", hint="use a role with BYPASSRLS"
+            f"{options.table} has row security, and COPY cannot go through it", hint="use a role with BYPASSRLS"
         )
     refuse_unlogged(table)
     if table.foreign:
         raise TargetRefused(
-            f"partition {table.foreign[0]!r} of {target.table} is a foreign table: its rows are committed by another "
+            f"partition {table.foreign[0]!r} of {options.table} is a foreign table: its rows are committed by another "
             "server, and not together with the receipt",
-            hint=f"detach it: ALTER TABLE {target.table} DETACH PARTITION {table.foreign[0]}",
+            hint=f"detach it: ALTER TABLE {options.table} DETACH PARTITION {table.foreign[0]}",
         )
     if table.rules:
         raise TargetRefused(
-            f"{target.table} has the rule {table.rules[0]!r}, which may do something else instead of writing a row",
-            hint=f"run: DROP RULE {table.rules[0]} ON {target.table}; or make it a trigger",
+            f"{options.table} has the rule {table.rules[0]!r}, which may do something else instead of writing a row",
+            hint=f"run: DROP RULE {table.rules[0]} ON {options.table}; or make it a trigger",
         )
-    if table.children and target.mode != "append":
+    if table.children and options.mode != "append":
         raise TargetRefused(
-            f"table {table.children[0]!r} inherits from {target.table}: an {target.mode} would meet its rows, which no "
-            "unique index of this table knows",
-            hint=f"run: ALTER TABLE {table.children[0]} NO INHERIT {target.table}; or make it a partition",
+            f"table {table.children[0]!r} inherits from {options.table}: an {options.mode} would meet its rows, which "
+            "no unique index of this table knows",
+            hint=f"run: ALTER TABLE {table.children[0]} NO INHERIT {options.table}; or make it a partition",
         )
-    if table.referring and target.mode == "replace":
+    if table.referring and options.mode == "replace":
         raise TargetRefused(
-            f"foreign key {table.referring[0]!r} of another table refers to {target.table}: a replacement deletes all "
+            f"foreign key {table.referring[0]!r} of another table refers to {options.table}: a replacement deletes all "
             "rows, and theirs with them or not at all",
             hint="drop the foreign key, or use mode='upsert' with keys",
         )
-    _refuse_triggers(table, target)
+    _refuse_triggers(table, options)
 
 
-def _refuse_triggers(table: Table, target: Options) -> None:
-    unnamed = [one for one in triggers_between(table, target) if one.name not in target.triggers]
+def _refuse_triggers(table: Table, options: Options) -> None:
+    unnamed = [one for one in triggers_between(table, options) if one.name not in options.triggers]
     if unnamed:
         first = unnamed[0]
         raise TargetRefused(
             f"trigger {first.name!r} of {first.table!r} fires before a row is written, and may change it or leave it "
             "out",
             hint=f"if that is meant, say so: triggers=[{', '.join(repr(one.name) for one in unnamed)}]; or make it an "
-            f"AFTER trigger; or run: ALTER TABLE {target.table} DISABLE TRIGGER {first.name}",
+            f"AFTER trigger; or run: ALTER TABLE {options.table} DISABLE TRIGGER {first.name}",
         )
 
 

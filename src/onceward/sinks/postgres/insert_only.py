@@ -26,15 +26,15 @@ _KEY_EXISTS = "23505"
 class InsertOnlyPath:
     """One sink's way."""
 
-    def __init__(self, target: Options) -> None:
-        self._target = target
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._fast_path = FastPath()
 
     def add(self, session: Session, table: Table, read: Callable[[], Iterable[pa.RecordBatch]], count: int) -> bool:
         """Add an epoch of so many rows, inside the caller's transaction. False: nothing was done."""
         if count < _MANY or not self._fast_path.is_open():
             return False
-        keys = keys_of(table, self._target)
+        keys = keys_of(table, self._options)
         if not self._seem_new(session, table, keys, next(iter(read()), None)):
             return False
         session.run(f"SAVEPOINT {STAGE}")
@@ -71,16 +71,16 @@ class InsertOnlyPath:
 
     def _plain(self, table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches as COPY wants them, as long as they only add rows: a null is no key to a unique index."""
-        target = self._target
+        options = self._options
 
         def checked() -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                deletes = target.deleted is not None and pc.any(batch.column(target.deleted)).as_py()
-                if deletes or any(batch.column(key).null_count for key in target.keys):
+                deletes = options.deleted is not None and pc.any(batch.column(options.deleted)).as_py()
+                if deletes or any(batch.column(key).null_count for key in options.keys):
                     raise _NotPlain
                 yield batch
 
-        return all_converted(table, target, checked())
+        return all_converted(table, options, checked())
 
 
 class _NotPlain(Exception):

@@ -75,22 +75,22 @@ class Options:
             raise ConfigurationError(wrong[0], hint=wrong[1])
 
 
-def _wrong_option(target: Options) -> tuple[str, str] | None:
-    upsert = target.mode == "upsert"
-    if target.mode not in MODES:
-        return f"unknown mode {target.mode!r}", f"choose one of {', '.join(MODES)}"
-    if upsert and not target.keys:
+def _wrong_option(options: Options) -> tuple[str, str] | None:
+    upsert = options.mode == "upsert"
+    if options.mode not in MODES:
+        return f"unknown mode {options.mode!r}", f"choose one of {', '.join(MODES)}"
+    if upsert and not options.keys:
         return "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
-    if not upsert and target.keys:
-        return f"mode {target.mode} has no use for keys", 'say mode="upsert", or leave keys out'
-    if len(set(target.keys)) < len(target.keys):
-        return f"keys names a column twice: {', '.join(target.keys)}", "name each column once"
-    if target.receipts_schema is not None and (wrong := wrong_name(target.receipts_schema)):
+    if not upsert and options.keys:
+        return f"mode {options.mode} has no use for keys", 'say mode="upsert", or leave keys out'
+    if len(set(options.keys)) < len(options.keys):
+        return f"keys names a column twice: {', '.join(options.keys)}", "name each column once"
+    if options.receipts_schema is not None and (wrong := wrong_name(options.receipts_schema)):
         return f"receipts_schema: {wrong}", f"use at most {_LONGEST_NAME} bytes, and no NUL"
-    for option, value in (("order_by", target.order_by), ("deleted", target.deleted)):
+    for option, value in (("order_by", options.order_by), ("deleted", options.deleted)):
         if value is not None and not upsert:
-            return f"mode {target.mode} has no use for {option}", f'say mode="upsert", or leave {option} out'
-        if value is not None and value in target.keys:
+            return f"mode {options.mode} has no use for {option}", f'say mode="upsert", or leave {option} out'
+        if value is not None and value in options.keys:
             return f"{option} names the key {value!r}", "name another column"
     return None
 

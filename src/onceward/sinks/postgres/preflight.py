@@ -61,48 +61,48 @@ def connected(address: Address, sink: str) -> Iterator[Session]:
 
 
 def check(
-    target: Options, receipts: Receipts, facts: TargetFacts, schema: pa.Schema, *, output_mode: str, sink: str
+    options: Options, receipts: Receipts, facts: TargetFacts, schema: pa.Schema, *, output_mode: str, sink: str
 ) -> None:
     """Compare the table with the stream; make it, and the tables for receipts, where they are missing; then remember
     how it all stands."""
     try:
-        check_stream(target, schema, output_mode)
+        check_stream(options, schema, output_mode)
         check_names(schema.names)
-        with connected(target.address, sink) as session:
-            table = _check_table(session, target, schema)
+        with connected(options.address, sink) as session:
+            table = _check_table(session, options, schema)
             _check_receipts(session, receipts)
-            fields = [table.column(field.name) for field in schema if field.name != target.deleted]
+            fields = [table.column(field.name) for field in schema if field.name != options.deleted]
             facts.begin(session, (column.name for column in fields if column is not None))
     except TargetRefused as refused:
         raise TargetRefused(refused.message, hint=refused.hint, sink=sink) from None
     except PostgresError as error:
         if is_cut_off(error):
             raise TargetUnavailable(
-                str(explained(error, target, receipts.receipts)), sink=sink, hint="let others finish, then start again"
+                str(explained(error, options, receipts.receipts)), sink=sink, hint="let others finish, then start again"
             ) from None
         raise TargetRefused(
-            f"{target.address} refuses: {error}", sink=sink, hint="grant what is missing, then start again"
+            f"{options.address} refuses: {error}", sink=sink, hint="grant what is missing, then start again"
         ) from None
 
 
-def _check_table(session: Session, target: Options, schema: pa.Schema) -> Table:
-    (table,) = describe(session.run, str(target.table))
-    statement = create_table(target, schema)
-    if table is None and not target.create_table:
-        raise TargetRefused(f"there is no table {target.table} in {target.address}", hint=f"run: {statement}")
+def _check_table(session: Session, options: Options, schema: pa.Schema) -> Table:
+    (table,) = describe(session.run, str(options.table))
+    statement = create_table(options, schema)
+    if table is None and not options.create_table:
+        raise TargetRefused(f"there is no table {options.table} in {options.address}", hint=f"run: {statement}")
     if table is None:
-        _create(session, target, statement)
-        (table,) = describe(session.run, str(target.table))
+        _create(session, options, statement)
+        (table,) = describe(session.run, str(options.table))
     if table is None:
-        raise TargetRefused(f"the table {target.table} was made and is not found", hint="check the search path")
-    refuse_hazards(table, target)
-    refuse_unless_fitting(table, target, schema)
-    _check_privileges(session, table, target)
+        raise TargetRefused(f"the table {options.table} was made and is not found", hint="check the search path")
+    refuse_hazards(table, options)
+    refuse_unless_fitting(table, options, schema)
+    _check_privileges(session, table, options)
     return table
 
 
-def _create(session: Session, target: Options, statement: str) -> None:
-    wanted = target.table
+def _create(session: Session, options: Options, statement: str) -> None:
+    wanted = options.table
     alike = session.run(_ALIKE, wanted.table, wanted.schema)
     if alike:
         raise TargetRefused(
@@ -118,7 +118,7 @@ def _create(session: Session, target: Options, statement: str) -> None:
             raise
         if error.sqlstate == _NO_SCHEMA and wanted.schema is not None:
             raise TargetRefused(
-                f"there is no schema {quoted(wanted.schema)} in {target.address}",
+                f"there is no schema {quoted(wanted.schema)} in {options.address}",
                 hint=f"run: CREATE SCHEMA {quoted(wanted.schema)};",
             ) from None
         if error.sqlstate not in _CREATED_MEANWHILE:
@@ -127,21 +127,21 @@ def _create(session: Session, target: Options, statement: str) -> None:
                 hint=f"run as someone who may: {statement}",
             ) from None
         return
-    log.info("made the table %s in %s", wanted, target.address)
+    log.info("made the table %s in %s", wanted, options.address)
 
 
-def _check_privileges(session: Session, table: Table, target: Options) -> None:
+def _check_privileges(session: Session, table: Table, options: Options) -> None:
     # To see that a trigger has let all rows be deleted takes a look.
-    looks = target.mode == "upsert" or triggers_between(table, target, "DELETE")
-    wanted = sorted(operations(target) | ({"SELECT"} if looks else set()))
+    looks = options.mode == "upsert" or triggers_between(table, options, "DELETE")
+    wanted = sorted(operations(options) | ({"SELECT"} if looks else set()))
     for privilege in wanted:
-        if not session.run("SELECT has_table_privilege(to_regclass($1), $2)", str(target.table), privilege)[0][0]:
+        if not session.run("SELECT has_table_privilege(to_regclass($1), $2)", str(options.table), privilege)[0][0]:
             user = session.run("SELECT quote_ident(current_user)")[0][0]
             raise TargetRefused(
-                f"this user may not {privilege} on {target.table}",
-                hint=f"run: GRANT {', '.join(wanted)} ON {target.table} TO {user}",
+                f"this user may not {privilege} on {options.table}",
+                hint=f"run: GRANT {', '.join(wanted)} ON {options.table} TO {user}",
             )
-    if target.mode == "upsert":
+    if options.mode == "upsert":
         row = session.run(
             "SELECT has_database_privilege(current_database(), 'TEMP'), quote_ident(current_database()), "
             "quote_ident(current_user)"

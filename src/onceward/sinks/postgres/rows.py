@@ -25,9 +25,9 @@ def converted(batch: pa.RecordBatch, columns: list[Wire]) -> pa.RecordBatch:
 class RowCopier:
     """Takes batches as they come and sends them in pieces worth a COPY each, into the table that `held` gives."""
 
-    def __init__(self, session: Session, target: Options, held: Callable[[], Table]) -> None:
+    def __init__(self, session: Session, options: Options, held: Callable[[], Table]) -> None:
         self._session = session
-        self._target = target
+        self._options = options
         self._held = held
         self._table: Table | None = None
         self._columns: list[Wire] = []
@@ -39,7 +39,7 @@ class RowCopier:
         """Convert and keep it, or send it with those before it."""
         if self._table is None:
             self._table = self._held()
-            self._columns = wires(self._table, self._target, batch.schema)
+            self._columns = wires(self._table, self._options, batch.schema)
         ready = converted(batch, self._columns)
         self._waiting.append(ready)
         self._bytes += ready.nbytes
@@ -55,11 +55,11 @@ class RowCopier:
         self._session.copy(self._table.name, self._table.schema, pa.Table.from_batches(waiting))
 
 
-def all_converted(table: Table, target: Options, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def all_converted(table: Table, options: Options, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of one stream as COPY wants them."""
     columns: list[Wire] = []
     for batch in batches:
-        columns = columns or wires(table, target, batch.schema)
+        columns = columns or wires(table, options, batch.schema)
         yield converted(batch, columns)
 
 

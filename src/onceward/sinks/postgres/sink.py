@@ -59,7 +59,7 @@ class PostgresSink(TemplateChoice):
         require_driver()
         self.two_phase = two_phase
         try:
-            self.target = Options(
+            self._options = Options(
                 address=Address.parse(url, lock_timeout_s=lock_timeout_s, timeout_s=timeout_s),
                 table=TableName.parse(table),
                 mode=mode,
@@ -80,13 +80,16 @@ class PostgresSink(TemplateChoice):
 
     def choose(self) -> AnySink:
         """See `TemplateChoice.choose`."""
-        is_asked_for = self.target.mode != "append" or self.two_phase is False
-        room, why = Room(0, ()), "two_phase=False" if self.target.mode == "append" else f"as every {self.target.mode}"
+        is_asked_for = self._options.mode != "append" or self.two_phase is False
+        room, why = (
+            Room(0, ()),
+            "two_phase=False" if self._options.mode == "append" else f"as every {self._options.mode}",
+        )
         if not is_asked_for:
             room = self._ask()
             why = room.why_not() or ""
-        prepared = PostgresTwoPhaseSink(self.target, self.name, room)
-        logged = PostgresWriteAheadSink(self.target, self.name, why, is_asked_for=is_asked_for)
+        prepared = PostgresTwoPhaseSink(self._options, self.name, room)
+        logged = PostgresWriteAheadSink(self._options, self.name, why, is_asked_for=is_asked_for)
         if not why:
             prepared.alternate = logged
             return prepared
@@ -97,11 +100,11 @@ class PostgresSink(TemplateChoice):
 
     def _ask(self) -> Room:
         try:
-            with connected(self.target.address, self.name) as session:
-                return ask(session, self.target.table)
+            with connected(self._options.address, self.name) as session:
+                return ask(session, self._options.table)
         except PostgresError as error:
             raise TargetRefused(
-                f"{self.target.address} refuses: {error}",
+                f"{self._options.address} refuses: {error}",
                 sink=self.name,
                 hint="grant what is missing, then start again",
             ) from None
@@ -109,11 +112,11 @@ class PostgresSink(TemplateChoice):
     def _refused(self, room: Room, why: str) -> ConfigurationError:
         if not room.prepared:
             return ConfigurationError(
-                f"{self.target.address} has max_prepared_transactions = 0",
+                f"{self._options.address} has max_prepared_transactions = 0",
                 hint="ALTER SYSTEM SET max_prepared_transactions = 100, restart it, or leave two_phase out",
                 sink=self.name,
             )
-        return refusal(str(self.target.table), why, sink=self.name)
+        return refusal(str(self._options.table), why, sink=self.name)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
@@ -125,6 +128,5 @@ class PostgresSink(TemplateChoice):
 
     def __repr__(self) -> str:
         """Without the password."""
-        return (
-            f"PostgresSink({str(self.target.address)!r}, table={str(self.target.table)!r}, mode={self.target.mode!r})"
-        )
+        options = self._options
+        return f"PostgresSink({str(options.address)!r}, table={str(options.table)!r}, mode={options.mode!r})"

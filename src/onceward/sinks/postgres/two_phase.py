@@ -51,11 +51,11 @@ _CANNOT_BE_PREPARED = "0A000"
 class SlotTransaction:
     """One attempt's transaction while it is open."""
 
-    def __init__(self, target: Options, facts: TargetFacts, context: SlotContext) -> None:
+    def __init__(self, options: Options, facts: TargetFacts, context: SlotContext) -> None:
         self.context = context
-        self.session = begun(target.address)
+        self.session = begun(options.address)
         # Without a reference to this object: one that is let go of must close its session at once, and so its locks.
-        self.rows = RowCopier(self.session, target, partial(facts.held, self.session, context.epoch))
+        self.rows = RowCopier(self.session, options, partial(facts.held, self.session, context.epoch))
 
 
 class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
@@ -63,28 +63,28 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     mechanism = "two-phase commit, receipt in the prepared transaction"
 
-    def __init__(self, target: Options, name: str, room: Room) -> None:
+    def __init__(self, options: Options, name: str, room: Room) -> None:
         super().__init__(name=name)
-        self.target = target
+        self._options = options
         self._room = room
-        self._receipts = Receipts(target.receipts_schema)
-        self._facts = TargetFacts(target, self._receipts)
+        self._receipts = Receipts(options.receipts_schema)
+        self._facts = TargetFacts(options, self._receipts)
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`. The first time that the columns are known which the stream leaves to the table."""
         if (why := self._room.why_not((*schema.names, *map(str.lower, schema.names)))) is not None:
-            raise refusal(str(self.target.table), f"{why}, and the stream fills it", sink=self.name)
-        check(self.target, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
+            raise refusal(str(self._options.table), f"{why}, and the stream fills it", sink=self.name)
+        check(self._options, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
-        return diagnose(self.target.address, workload)
+        return diagnose(self._options.address, workload)
 
     # --- executor -------------------------------------------------------------------------------
 
     def begin_transaction(self, context: SlotContext) -> SlotTransaction:
         """A session of its own; the server rolls it back when this process dies."""
-        return SlotTransaction(self.target, self._facts, context)
+        return SlotTransaction(self._options, self._facts, context)
 
     def invoke(self, transaction: SlotTransaction, batch: pa.RecordBatch) -> None:
         """COPY, some batches at a time."""
@@ -118,12 +118,12 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             if not is_cut_off(error):
                 raise
             where = self._receipts.receipts
-            raise staging_failed(error, self.target, where, epoch=context.epoch, sink=self.name) from None
+            raise staging_failed(error, self._options, where, epoch=context.epoch, sink=self.name) from None
 
     def _why_not_prepared(self, error: PostgresError, context: SlotContext) -> Exception:
         if error.sqlstate == _CANNOT_BE_PREPARED:
             return TargetRefused(
-                f"{self.target.table} does something that cannot wait in a prepared transaction: {error}",
+                f"{self._options.table} does something that cannot wait in a prepared transaction: {error}",
                 epoch=context.epoch,
                 sink=self.name,
                 hint="say two_phase=False, and its rows go through the write-ahead log",
@@ -144,13 +144,13 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         """One look at `pg_prepared_xacts`."""
         names = [str(self._name_of(handle)) for handle in handles]
         listed = ", ".join(literal(name) for name in names)
-        with pooled(self.target.address) as session:
+        with pooled(self._options.address) as session:
             rows = session.run(
                 "SELECT gid::text FROM pg_prepared_xacts "
                 f"WHERE database = current_database() AND gid IN ({listed or 'NULL'})"
             )
         prepared = {gid for (gid,) in rows}
-        return [None if name in prepared else f"{name} is not prepared in {self.target.address}" for name in names]
+        return [None if name in prepared else f"{name} is not prepared in {self._options.address}" for name in names]
 
     def commit(self, handle: Handle) -> Outcome:
         """See `TwoPhaseCommitSink.commit`."""
@@ -160,7 +160,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         """All slots of an epoch over one connection."""
         if not handles:
             return []
-        with pooled(self.target.address) as session:
+        with pooled(self._options.address) as session:
             return [self._commit(session, handle) for handle in handles]
 
     def _commit(self, session: Session, handle: Handle) -> Outcome:
@@ -179,12 +179,12 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             session.limit()
             if self._receipts.has_transaction(session, name, job, sink):
                 return AlreadyCommitted()
-        return Lost(f"slot {name.slot}: {name} is not prepared in {self.target.address}, and it has no receipt")
+        return Lost(f"slot {name.slot}: {name} is not prepared in {self._options.address}, and it has no receipt")
 
     def abort(self, handle: Handle) -> None:
         """ROLLBACK PREPARED; that there is nothing is fine."""
         name = self._name_of(handle)
-        with pooled(self.target.address) as session:
+        with pooled(self._options.address) as session:
             try:
                 session.run(f"ROLLBACK PREPARED {literal(str(name))}")
             except PostgresError as error:
@@ -200,7 +200,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def pending_of_job(self, name: JobName) -> Iterable[Handle]:
         """The same, of every generation and sink of the job in this database."""
-        with pooled(self.target.address) as session:
+        with pooled(self._options.address) as session:
             rows = session.run("SELECT gid::text, prepared FROM pg_prepared_xacts WHERE database = current_database()")
         for gid, prepared in rows:
             found = TransactionName.parse(gid)
@@ -209,12 +209,12 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
-        with reading(self.target.address) as session:
+        with reading(self._options.address) as session:
             return self._receipts.all_of(session, job, self.name)
 
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""
-        with reading(self.target.address) as session:
+        with reading(self._options.address) as session:
             return self._receipts.place(session)
 
     def target_facts(self) -> Mapping[str, str]:
@@ -223,7 +223,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
-        with pooled(self.target.address) as session:
+        with pooled(self._options.address) as session:
             self._receipts.create(session)
             self._receipts.forget(session, job, self.name, below)
 

@@ -29,11 +29,11 @@ _MANY = 10_000
 class Upsert:
     """One epoch, inside a transaction that the caller began."""
 
-    def __init__(self, session: Session, target: Options, table: Table, each_once: FastPath) -> None:
+    def __init__(self, session: Session, options: Options, table: Table, each_once: FastPath) -> None:
         self._session = session
-        self._target = target
+        self._options = options
         self._table = table
-        self._keys = keys_of(table, target)
+        self._keys = keys_of(table, options)
         self._each_once = each_once
         self._columns: list[str] = []
         self._has_null_keys = False
@@ -52,10 +52,10 @@ class Upsert:
         wires_of: list[Wire] = []
         for batch in batches:
             if not wires_of:
-                wires_of = wires(self._table, self._target, batch.schema)
+                wires_of = wires(self._table, self._options, batch.schema)
                 self._columns = [wire.column for wire in wires_of]
                 self._make_stage()
-            self._has_null_keys |= any(batch.column(key).null_count for key in self._target.keys)
+            self._has_null_keys |= any(batch.column(key).null_count for key in self._options.keys)
             ready = converted(batch, wires_of)
             numbers = pa.array(np.arange(self._count, self._count + batch.num_rows))
             ready = ready.append_column(ROW, numbers).append_column(DELETED, self._flags(batch))
@@ -63,9 +63,9 @@ class Upsert:
             yield ready
 
     def _flags(self, batch: pa.RecordBatch) -> pa.Array:
-        if self._target.deleted is None:
+        if self._options.deleted is None:
             return pa.repeat(False, batch.num_rows)
-        flags = pc.fill_null(batch.column(self._target.deleted), False)
+        flags = pc.fill_null(batch.column(self._options.deleted), False)
         self._has_deletes |= bool(pc.any(flags).as_py())
         return flags
 
@@ -84,7 +84,7 @@ class Upsert:
 
     def _merge(self) -> None:
         """Where every key comes once, which is what aggregations give, nothing needs to be sorted."""
-        plain = self._target.order_by is None and not self._has_deletes and not self._has_null_keys
+        plain = self._options.order_by is None and not self._has_deletes and not self._has_null_keys
         if plain and self._each_once.is_open():
             self._session.run(f"SAVEPOINT {STAGE}")
             try:
@@ -129,7 +129,7 @@ class Upsert:
 
     def _keep_last(self) -> None:
         """Remove every row whose key comes again later."""
-        order = [quoted(self._column(self._target.order_by))] if self._target.order_by is not None else []
+        order = [quoted(self._column(self._options.order_by))] if self._options.order_by is not None else []
         latest = ", ".join([*(f"{column} DESC NULLS LAST" for column in order), f"{ROW} DESC"])
         self._session.run(
             f"DELETE FROM pg_temp.{STAGE} WHERE {ROW} IN (SELECT {ROW} FROM (SELECT {ROW}, row_number() OVER "
@@ -140,7 +140,7 @@ class Upsert:
     def _delete(self, same: str) -> None:
         which = f"pg_temp.{STAGE} AS s WHERE s.{DELETED} AND {same}"
         self._session.run(f"DELETE FROM {self._table} AS t USING {which}")
-        if triggers_between(self._table, self._target, "DELETE"):
+        if triggers_between(self._table, self._options, "DELETE"):
             refuse_kept(self._session, f"{self._table} AS t, {which}", self._table)
 
     def _update_null_keys(self) -> None:

@@ -45,19 +45,19 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
     mechanism = "write-ahead log, receipt in the same PostgreSQL transaction"
 
-    def __init__(self, target: Options, name: str, why: str, *, is_asked_for: bool) -> None:
+    def __init__(self, options: Options, name: str, why: str, *, is_asked_for: bool) -> None:
         super().__init__(name=name)
-        self.target = target
+        self._options = options
         self._why, self._is_asked_for = why, is_asked_for
-        self.takes_empty_epochs = target.mode == "replace"
-        self.repeated = by_mode(target.mode)
-        self._receipts = Receipts(target.receipts_schema)
-        self._facts = TargetFacts(target, self._receipts)
-        self._insert_only, self._each_once = InsertOnlyPath(target), FastPath()
+        self.takes_empty_epochs = options.mode == "replace"
+        self.repeated = by_mode(options.mode)
+        self._receipts = Receipts(options.receipts_schema)
+        self._facts = TargetFacts(options, self._receipts)
+        self._insert_only, self._each_once = InsertOnlyPath(options), FastPath()
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """See `Sink.check`."""
-        check(self.target, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
+        check(self._options, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
         if not self._is_asked_for:
             says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
             log.warning(says, self.name, self._why)
@@ -65,7 +65,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
         yield Finding("mechanism", Severity.OK, f"through the write-ahead log: {self._why}")
-        yield from diagnose(self.target.address, None)
+        yield from diagnose(self._options.address, None)
 
     def send_transaction(
         self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int, timestamp: datetime
@@ -79,12 +79,12 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
             self._send(slots, job, checkpoint_id)
         except (PostgresError, DoesNotFit) as error:
             # Also of COMMIT, for constraints that wait for it: the server has rolled all of it back.
-            told = explained(error, self.target, self._receipts.receipts) if is_cut_off(error) else error
-            raise translated(told, str(self.target.table), epoch=checkpoint_id, sink=self.name) from None
+            told = explained(error, self._options, self._receipts.receipts) if is_cut_off(error) else error
+            raise translated(told, str(self._options.table), epoch=checkpoint_id, sink=self.name) from None
         return True
 
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
-        with pooled(self.target.address) as session:
+        with pooled(self._options.address) as session:
             self._receipts.create(session)
             with session.transaction():
                 lock(session, job, self.name)
@@ -106,7 +106,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""
-        session = begun(self.target.address)
+        session = begun(self._options.address)
         try:
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             table = self._facts.held(session, checkpoint_id)
@@ -118,28 +118,28 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
     def _clear(self, session: Session, table: Table) -> None:
         """Before a replacement. Not TRUNCATE, which empties the table also for readers who began before us."""
-        if self.target.mode == "replace":
+        if self._options.mode == "replace":
             session.run(f"DELETE FROM {table}")
-            if triggers_between(table, self.target, "DELETE"):
+            if triggers_between(table, self._options, "DELETE"):
                 refuse_kept(session, str(table), table)
 
     def _add(self, session: Session, table: Table, slots: list[SlotValues]) -> None:
         def read() -> Iterator[pa.RecordBatch]:
             return (batch for slot in slots for batch in slot.read())
 
-        if self.target.mode != "upsert":
-            session.copy_all(table.name, table.schema, all_converted(table, self.target, read()))
+        if self._options.mode != "upsert":
+            session.copy_all(table.name, table.schema, all_converted(table, self._options, read()))
         elif not self._insert_only.add(session, table, read, sum(slot.rows for slot in slots)):
-            Upsert(session, self.target, table, self._each_once).write(read())
+            Upsert(session, self._options, table, self._each_once).write(read())
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
-        with reading(self.target.address) as session:
+        with reading(self._options.address) as session:
             return self._receipts.all_of(session, job, self.name)
 
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""
-        with reading(self.target.address) as session:
+        with reading(self._options.address) as session:
             return self._receipts.place(session)
 
     def target_facts(self) -> Mapping[str, str]:
@@ -148,6 +148,6 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
-        with pooled(self.target.address) as session:
+        with pooled(self._options.address) as session:
             self._receipts.create(session)
             self._receipts.forget(session, job, self.name, below)
