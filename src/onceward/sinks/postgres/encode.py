@@ -15,7 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from onceward.errors import TargetRefused
+from onceward.sinks.arrow_types import is_bytes, is_text
 from onceward.sinks.json_text import json_values, without_json_form
+from onceward.sinks.postgres.options import Options
+from onceward.sinks.postgres.table import Column, Table
+from onceward.sinks.spark_types import spark_type
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -51,7 +56,7 @@ class DoesNotFit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class Encoder:
     """How one column of the stream travels: to which column, and what is done to it on the way."""
 
     source: str
@@ -63,42 +68,43 @@ class Wire:
         try:
             return self.convert(batch.column(self.source))
         except (pa.ArrowException, ValueError) as error:
-            says = f"column {self.source!r} has a value that does not fit {self.column!r}: {error}"
-            raise DoesNotFit(says) from None
+            why = f"column {self.source!r} has a value that does not fit {self.column!r}: {error}"
+            raise DoesNotFit(why) from None
 
 
-def wire_for(field: pa.Field, column: str, kind: str, modifier: int) -> Wire | None:
+def encoders(table: Table, options: Options, schema: pa.Schema) -> list[Encoder]:
+    """How each of the stream's columns travels into its column; refused by name where it cannot."""
+    found = []
+    for field in schema:
+        if field.name == options.deleted:
+            continue
+        column = table.column(field.name)
+        if column is None:
+            raise TargetRefused(
+                f"table {options.table} has lost its column {field.name}", hint="put it back, then start again"
+            )
+        encoder = None if column.is_computed else _encoder_for(field, column.name, column.kind, column.modifier)
+        if encoder is None:
+            is_a = "is computed by the table" if column.is_computed else f"is {column.printed}"
+            raise TargetRefused(
+                f"column {column.name!r} {is_a} and cannot faithfully take {spark_type(field.type)} from the stream",
+                hint=_hint_for(field, column),
+            )
+        found.append(encoder)
+    return found
+
+
+def _hint_for(field: pa.Field, column: Column) -> str:
+    if pa.types.is_timestamp(field.type) and column.kind in ("timestamp", "timestamptz"):
+        other, way = ("timestamptz", "timestamp_ntz") if field.type.tz else ("timestamp", "timestamp")
+        return f"make the column {other}, or cast it to {way} in the query"
+    return "cast it in the query, or change the table"
+
+
+def _encoder_for(field: pa.Field, column: str, kind: str, modifier: int) -> Encoder | None:
     """The way from this field into a column of that type, if there is a faithful one."""
     convert = _conversion(field.type, kind, modifier)
-    return None if convert is None else Wire(field.name, column, convert)
-
-
-def declared(field: pa.Field) -> str:
-    """The column type that takes this field without loss."""
-    kind = field.type
-    if pt.is_decimal(kind):
-        return f"numeric({kind.precision}, {kind.scale})"
-    for fits, name in _DECLARED:
-        if fits(kind):
-            return name
-    return "jsonb"
-
-
-_DECLARED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pt.is_boolean, "boolean"),
-    (lambda kind: pt.is_int8(kind) or pt.is_int16(kind), "smallint"),
-    (pt.is_int32, "integer"),
-    (pt.is_integer, "bigint"),
-    (pt.is_float32, "real"),
-    (pt.is_floating, "double precision"),
-    (lambda kind: _is_text(kind) or pt.is_null(kind), "text"),
-    (lambda kind: _is_bytes(kind), "bytea"),
-    (pt.is_date, "date"),
-    (lambda kind: pt.is_timestamp(kind) and kind.tz is None, "timestamp"),
-    (pt.is_timestamp, "timestamptz"),
-    (pt.is_time, "time"),
-    (pt.is_duration, "interval"),
-)
+    return None if convert is None else Encoder(field.name, column, convert)
 
 
 def _conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None:
@@ -120,7 +126,7 @@ def _conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert | None
     if wanted == "uuid":
         return _uuid_conversion(kind)
     if wanted in _TEXTS:
-        return _text_conversion(wanted, modifier) if _is_text(kind) else None
+        return _text_conversion(wanted, modifier) if is_text(kind) else None
     return _plain_conversion(kind, wanted, modifier) if wanted in _PLAIN else None
 
 
@@ -164,7 +170,7 @@ def _plain_conversion(kind: pa.DataType, wanted: str, modifier: int) -> Convert 
     target = _PLAIN[wanted]
     fits = {
         "bool": pt.is_boolean(kind),
-        "bytea": _is_bytes(kind),
+        "bytea": is_bytes(kind),
         "date": pt.is_date(kind),
         "timestamp": pt.is_timestamp(kind) and kind.tz is None,
         "timestamptz": pt.is_timestamp(kind) and kind.tz is not None,
@@ -233,14 +239,14 @@ def _numeric_conversion(kind: pa.DataType, modifier: int) -> Convert | None:
 def _json_conversion(kind: pa.DataType, *, is_binary: bool) -> Convert | None:
     if without_json_form(pa.schema([pa.field("value", kind)])) is not None:
         return None
-    if _is_text(kind):
+    if is_text(kind):
         # A text that is meant for a JSON column is JSON already.
         texts: Convert = _cast_to(pa.string())
     else:
         texts = json_values
     if not is_binary:
         return texts
-    if _is_text(kind):
+    if is_text(kind):
         texts = _without_duplicates
     # The binary form of jsonb is its text behind a version number.
     return lambda column: pc.binary_join_element_wise(b"\x01", texts(column).cast(pa.binary()), b"")
@@ -267,7 +273,7 @@ def _uuid_conversion(kind: pa.DataType) -> Convert | None:
         return lambda column: column
     if pt.is_binary(kind):
         return _cast_to(pa.binary(16))
-    return _uuids if _is_text(kind) else None
+    return _uuids if is_text(kind) else None
 
 
 def _uuids(column: pa.Array) -> pa.Array:
@@ -295,13 +301,3 @@ def _list_conversion(kind: pa.DataType, element: str, modifier: int) -> Convert 
 
     is_checked = modifier != _NO_MODIFIER or element in _EARLIEST or element == "xml"
     return checked if is_checked else whole
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pt.is_string(kind) or pt.is_large_string(kind) or kind == pa.string_view())
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or kind == pa.binary_view()
-    )

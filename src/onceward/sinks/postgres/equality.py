@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from onceward.connections.postgres import quoted
 from onceward.errors import TargetRefused
-from onceward.sinks.postgres.catalog import Index, KeyPart, Table
 from onceward.sinks.postgres.options import Options
+from onceward.sinks.postgres.table import Index, KeyPart, Table
 
 _MAY_BE_NONDETERMINISTIC = ("text", "varchar", "bpchar")
 # Of these two values can be one key and read differently: 1.0 and 1.00, 'A' and 'a', 0.0 and -0.0.

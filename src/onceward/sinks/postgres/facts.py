@@ -13,12 +13,12 @@ from onceward.connections.postgres import PostgresError, Session
 from onceward.contracts import refuse_change
 from onceward.errors import TargetChanged, TargetRefused
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.postgres.catalog import Column, Table, describe
 from onceward.sinks.postgres.equality import keys_of
 from onceward.sinks.postgres.errors import classify, translated
 from onceward.sinks.postgres.hazards import refuse_hazards, refuse_unlogged
 from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.receipts import Receipts
+from onceward.sinks.postgres.table import Column, Table, describe
 
 _NONE = "none"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onceward.connections.postgres import Session
 from onceward.errors import TargetRefused
-from onceward.sinks.postgres.catalog import Table, Trigger
 from onceward.sinks.postgres.options import Options
+from onceward.sinks.postgres.table import Table, Trigger
 
 
 def operations(options: Options) -> frozenset[str]:

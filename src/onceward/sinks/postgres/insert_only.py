@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, listed
-from onceward.sinks.postgres.catalog import Table
 from onceward.sinks.postgres.equality import Keys, keys_of
 from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.options import STAGE, Options
 from onceward.sinks.postgres.rows import all_converted, in_order_of
+from onceward.sinks.postgres.table import Table
 
 _MANY = 10_000
 _SAMPLE = 1_000

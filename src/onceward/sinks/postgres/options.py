@@ -18,6 +18,9 @@ WATERMARKS = "onceward_watermarks"
 STAGE = "onceward_stage"
 RESERVED = (RECEIPTS, WATERMARKS, STAGE)
 """Tables of our own."""
+ROW = "onceward_row"
+DELETED = "onceward_deleted"
+"""Columns of our own in the temporary table of an upsert."""
 
 
 @dataclass(frozen=True, slots=True)

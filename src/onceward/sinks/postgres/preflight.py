@@ -12,12 +12,12 @@ import pyarrow as pa
 from onceward.connections.postgres import Address, PostgresError, Session, acquire, quoted, release
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.sinks.postgres.blocked import explained, is_cut_off
-from onceward.sinks.postgres.catalog import Table, describe
-from onceward.sinks.postgres.compatibility import check_names, check_stream, create_table, refuse_unless_fitting
+from onceward.sinks.postgres.compatibility import refuse_stream, refuse_table
 from onceward.sinks.postgres.facts import TargetFacts
 from onceward.sinks.postgres.hazards import operations, refuse_hazards, triggers_between
 from onceward.sinks.postgres.options import Options
 from onceward.sinks.postgres.receipts import Receipts
+from onceward.sinks.postgres.table import Table, create_table, describe
 
 log = logging.getLogger("onceward")
 
@@ -66,8 +66,7 @@ def check(
     """Compare the table with the stream; make it, and the tables for receipts, where they are missing; then remember
     how it all stands."""
     try:
-        check_stream(options, schema, output_mode)
-        check_names(schema.names)
+        refuse_stream(schema, options, output_mode=output_mode)
         with connected(options.address, sink) as session:
             table = _check_table(session, options, schema)
             _check_receipts(session, receipts)
@@ -96,7 +95,7 @@ def _check_table(session: Session, options: Options, schema: pa.Schema) -> Table
     if table is None:
         raise TargetRefused(f"the table {options.table} was made and is not found", hint="check the search path")
     refuse_hazards(table, options)
-    refuse_unless_fitting(table, options, schema)
+    refuse_table(table, options, schema)
     _check_privileges(session, table, options)
     return table
 

@@ -8,18 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import Session
-from onceward.sinks.postgres.catalog import Table
-from onceward.sinks.postgres.compatibility import wires
-from onceward.sinks.postgres.encode import Wire
+from onceward.sinks.postgres.encode import Encoder, encoders
 from onceward.sinks.postgres.options import Options
+from onceward.sinks.postgres.table import Table
 
 _BYTES_AT_ONCE = 8 << 20
 _ROWS_AT_ONCE = 10_000
 
 
-def converted(batch: pa.RecordBatch, columns: list[Wire]) -> pa.RecordBatch:
+def converted(batch: pa.RecordBatch, columns: list[Encoder]) -> pa.RecordBatch:
     """The batch as COPY wants it."""
-    return pa.RecordBatch.from_arrays([wire(batch) for wire in columns], names=[wire.column for wire in columns])
+    return pa.RecordBatch.from_arrays([encoder(batch) for encoder in columns], names=[one.column for one in columns])
 
 
 class RowCopier:
@@ -30,7 +29,7 @@ class RowCopier:
         self._options = options
         self._held = held
         self._table: Table | None = None
-        self._columns: list[Wire] = []
+        self._columns: list[Encoder] = []
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self.count = 0
@@ -39,7 +38,7 @@ class RowCopier:
         """Convert and keep it, or send it with those before it."""
         if self._table is None:
             self._table = self._held()
-            self._columns = wires(self._table, self._options, batch.schema)
+            self._columns = encoders(self._table, self._options, batch.schema)
         ready = converted(batch, self._columns)
         self._waiting.append(ready)
         self._bytes += ready.nbytes
@@ -57,9 +56,9 @@ class RowCopier:
 
 def all_converted(table: Table, options: Options, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of one stream as COPY wants them."""
-    columns: list[Wire] = []
+    columns: list[Encoder] = []
     for batch in batches:
-        columns = columns or wires(table, options, batch.schema)
+        columns = columns or encoders(table, options, batch.schema)
         yield converted(batch, columns)
 
 

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, listed, quoted
-from onceward.sinks.postgres.catalog import Table
-from onceward.sinks.postgres.compatibility import DELETED, ROW, wires
-from onceward.sinks.postgres.encode import Wire
+from onceward.sinks.postgres.encode import Encoder, encoders
 from onceward.sinks.postgres.equality import keys_of
 from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
-from onceward.sinks.postgres.options import STAGE, Options
+from onceward.sinks.postgres.options import DELETED, ROW, STAGE, Options
 from onceward.sinks.postgres.rows import converted, in_order_of
+from onceward.sinks.postgres.table import Table
 
 _ONE_KEY_TWICE = "21000"
 _MANY = 10_000
@@ -49,14 +48,14 @@ class Upsert:
 
     def _staged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches as they go into the temporary table: numbered, with their flag, as COPY wants them."""
-        wires_of: list[Wire] = []
+        columns: list[Encoder] = []
         for batch in batches:
-            if not wires_of:
-                wires_of = wires(self._table, self._options, batch.schema)
-                self._columns = [wire.column for wire in wires_of]
+            if not columns:
+                columns = encoders(self._table, self._options, batch.schema)
+                self._columns = [one.column for one in columns]
                 self._make_stage()
             self._has_null_keys |= any(batch.column(key).null_count for key in self._options.keys)
-            ready = converted(batch, wires_of)
+            ready = converted(batch, columns)
             numbers = pa.array(np.arange(self._count, self._count + batch.num_rows))
             ready = ready.append_column(ROW, numbers).append_column(DELETED, self._flags(batch))
             self._count += batch.num_rows

@@ -21,7 +21,6 @@ from onceward.contracts import (
 from onceward.identity import JobIdentity
 from onceward.sinks.output_mode import by_mode
 from onceward.sinks.postgres.blocked import explained, is_cut_off
-from onceward.sinks.postgres.catalog import Table
 from onceward.sinks.postgres.diagnose import diagnose
 from onceward.sinks.postgres.encode import DoesNotFit
 from onceward.sinks.postgres.errors import translated
@@ -34,6 +33,7 @@ from onceward.sinks.postgres.preflight import check
 from onceward.sinks.postgres.receipts import Receipts, lock
 from onceward.sinks.postgres.rejected import find_rejected
 from onceward.sinks.postgres.rows import all_converted
+from onceward.sinks.postgres.table import Table
 from onceward.sinks.postgres.upsert import Upsert
 from onceward.sinks.receipts import slots_to_send
 

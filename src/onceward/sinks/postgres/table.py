@@ -1,6 +1,7 @@
 """The table as the server describes it, in one statement: columns, unique indexes, and all that acts on rows.
 
-It is read from the catalog alone, and through no function that would wait for a lock on the table.
+It is read from the catalog alone, and through no function that would wait for a lock on the table. At the end stand the
+statements that make a table for a stream.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onceward.connections.postgres import PostgresError, quoted
+import pyarrow as pa
+import pyarrow.types as pt
+
+from onceward.connections.postgres import PostgresError, listed, quoted
+from onceward.sinks.arrow_types import is_bytes, is_text
+from onceward.sinks.postgres.options import Options, TableName
 
 _NO_SCHEMA = ("3F000", "42P01")
 # A domain may stand on a domain; the modifier that counts is the one nearest to the type itself.
@@ -233,3 +239,44 @@ def _table(found: dict[str, Any]) -> Table:
 def _index(found: dict[str, Any]) -> Index:
     parts: Sequence[dict[str, Any]] = found.pop("parts") or ()
     return Index(**found, parts=tuple(KeyPart(operator_class=part.pop("class"), **part) for part in parts))
+
+
+def create_table(options: Options, schema: pa.Schema) -> str:
+    """The statement that makes a table for this stream."""
+    fields = [field for field in schema if field.name != options.deleted]
+    columns = [f"{quoted(field.name)} {_declared(field)}" for field in fields]
+    columns += [f"UNIQUE ({listed(options.keys)})"] if options.keys else []
+    return f"CREATE TABLE {options.table} ({', '.join(columns)})"
+
+
+def add_column(table: TableName, field: pa.Field) -> str:
+    """The statement that adds a column for this field."""
+    return f"ALTER TABLE {table} ADD COLUMN {quoted(field.name)} {_declared(field)}"
+
+
+def _declared(field: pa.Field) -> str:
+    """The column type that takes this field without loss."""
+    kind = field.type
+    if pt.is_decimal(kind):
+        return f"numeric({kind.precision}, {kind.scale})"
+    for fits, name in _DECLARED:
+        if fits(kind):
+            return name
+    return "jsonb"
+
+
+_DECLARED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pt.is_boolean, "boolean"),
+    (lambda kind: pt.is_int8(kind) or pt.is_int16(kind), "smallint"),
+    (pt.is_int32, "integer"),
+    (pt.is_integer, "bigint"),
+    (pt.is_float32, "real"),
+    (pt.is_floating, "double precision"),
+    (lambda kind: is_text(kind) or pt.is_null(kind), "text"),
+    (is_bytes, "bytea"),
+    (pt.is_date, "date"),
+    (lambda kind: pt.is_timestamp(kind) and kind.tz is None, "timestamp"),
+    (pt.is_timestamp, "timestamptz"),
+    (pt.is_time, "time"),
+    (pt.is_duration, "interval"),
+)
