@@ -32,7 +32,7 @@ def run(folder: Path, console: Console) -> Iterator[Ratio]:
     """PostgreSQL, MySQL and Kafka. Redis looks inside the script that writes, without a round trip of its own."""
     with PostgresServer() as postgres:
         sink = PostgresSink(postgres.url, table="rows", mode="upsert", keys=["id"]).choose()
-        yield _cost("PostgresSink upsert", sink, "onceward.sinks.postgres.facts.TargetFacts.held", console)
+        yield _cost("PostgresSink upsert", sink, "onceward.sinks.postgres.facts.TargetFacts.confirm", console)
     with MariaDBServer() as mariadb:
         sink = MySQLSink(mariadb.url, table="rows", mode="upsert", keys=["id"]).choose()
         yield _cost("MySQLSink upsert", sink, "onceward.sinks.mysql.facts.TargetFacts.confirm", console)

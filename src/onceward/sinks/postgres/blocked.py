@@ -72,7 +72,7 @@ def _in_the_way(options: Options, receipts: str) -> str:
     with contextlib.suppress(PostgresError), pooled(options.address) as session:
         rows = session.run(_IN_THE_WAY, str(options.table), receipts)
         # A lock on the whole table explains it; without one, a key is left.
-        found = [says for whole, says in rows if whole == rows[0][0]]
+        found = [lock for whole, lock in rows if whole == rows[0][0]]
         more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
         return "; in the way: " + ", ".join(found[:_SHOWN] + more) if found else ""
     return ""

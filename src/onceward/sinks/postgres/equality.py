@@ -87,7 +87,7 @@ def _refuse_different(serving: Sequence[Index], options: Options) -> None:
         if {part.column: part.equality for part in other.parts} != {part.column: part.equality for part in first.parts}:
             raise TargetRefused(
                 f"the unique indexes {first.name!r} and {other.name!r} of {options.table} do not take the same keys "
-                f"for equal: {first.says}, and {other.says}",
+                f"for equal: {first.definition}, and {other.definition}",
                 hint=f"drop one of them: DROP INDEX {quoted(other.name)}",
             )
 

@@ -83,3 +83,19 @@ def refuse_unlogged(table: Table) -> None:
             f"table {table.unlogged[0]!r} is unlogged: when its server crashes it is emptied",
             hint=f"run: ALTER TABLE {table.schema}.{table.unlogged[0]} SET LOGGED",
         )
+
+
+def refuse_bad_receipts(table: Table) -> None:
+    """Receipts must be there after a crash, must be seen, and must be as they were written."""
+    refuse_unlogged(table)
+    if acting := acting_on(table):
+        raise TargetRefused(
+            f"{table} has {acting[0]}: receipts may not be written or found as they are",
+            hint="remove it: the table is onceward's own",
+        )
+
+
+def acting_on(table: Table) -> list[str]:
+    """What hides rows of the table, or changes them."""
+    triggers = [f"trigger {one.name!r}" for one in table.triggers if one.comes_between]
+    return [*(["row security"] if table.has_row_security else []), *(f"rule {one!r}" for one in table.rules), *triggers]

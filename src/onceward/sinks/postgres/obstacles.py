@@ -10,7 +10,7 @@ from onceward.sinks.obstacles import Obstacle, standing
 from onceward.sinks.postgres.options import TableName
 
 _NO_SCHEMA = ("3F000", "42P01")
-_SAYS = {
+_DETAILS = {
     "unique": "index {name!r} of {table!r} is unique",
     "exclusion": "constraint {name!r} of {table!r} excludes rows by others",
     "foreign key": "foreign key {name!r} of {table!r} locks the rows it refers to",
@@ -83,4 +83,4 @@ def ask(session: Session, table: TableName) -> Room:
 def _obstacles(rows: Sequence[tuple[int, str | None, str, str, Sequence[str]]]) -> Iterable[Obstacle]:
     for _, kind, table, name, numbered in rows:
         if kind is not None:
-            yield Obstacle(_SAYS[kind].format(name=name, table=table), frozenset(numbered))
+            yield Obstacle(_DETAILS[kind].format(name=name, table=table), frozenset(numbered))

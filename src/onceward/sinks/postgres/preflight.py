@@ -71,7 +71,7 @@ def check(
             table = _check_table(session, options, schema)
             _check_receipts(session, receipts)
             fields = [table.column(field.name) for field in schema if field.name != options.deleted]
-            facts.begin(session, (column.name for column in fields if column is not None))
+            facts.take(session, (column.name for column in fields if column is not None))
     except TargetRefused as refused:
         raise TargetRefused(refused.message, hint=refused.hint, sink=sink) from None
     except PostgresError as error:

@@ -22,12 +22,12 @@ def converted(batch: pa.RecordBatch, columns: list[Encoder]) -> pa.RecordBatch:
 
 
 class RowCopier:
-    """Takes batches as they come and sends them in pieces worth a COPY each, into the table that `held` gives."""
+    """Takes batches as they come and sends them in pieces worth a COPY each, into the table that `confirmed` gives."""
 
-    def __init__(self, session: Session, options: Options, held: Callable[[], Table]) -> None:
+    def __init__(self, session: Session, options: Options, confirmed: Callable[[], Table]) -> None:
         self._session = session
         self._options = options
-        self._held = held
+        self._confirmed = confirmed
         self._table: Table | None = None
         self._columns: list[Encoder] = []
         self._waiting: list[pa.RecordBatch] = []
@@ -37,7 +37,7 @@ class RowCopier:
     def add(self, batch: pa.RecordBatch) -> None:
         """Convert and keep it, or send it with those before it."""
         if self._table is None:
-            self._table = self._held()
+            self._table = self._confirmed()
             self._columns = encoders(self._table, self._options, batch.schema)
         ready = converted(batch, self._columns)
         self._waiting.append(ready)

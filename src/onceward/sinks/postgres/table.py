@@ -153,7 +153,7 @@ class Index:
     name: str
     table: str
     is_ours: bool
-    says: str
+    definition: str
     parts: tuple[KeyPart, ...]
 
     @property
@@ -172,7 +172,7 @@ class Trigger:
     name: str
     table: str
     kind: int
-    says: str
+    definition: str
     body: str
 
     @property
@@ -232,13 +232,17 @@ def _table(found: dict[str, Any]) -> Table:
         **given,
         columns={column["name"]: Column(**column) for column in found["columns"] or ()},
         indexes=tuple(_index(index) for index in found["indexes"] or ()),
-        triggers=tuple(Trigger(**trigger) for trigger in found["triggers"] or ()),
+        triggers=tuple(Trigger(definition=trigger.pop("says"), **trigger) for trigger in found["triggers"] or ()),
     )
 
 
 def _index(found: dict[str, Any]) -> Index:
     parts: Sequence[dict[str, Any]] = found.pop("parts") or ()
-    return Index(**found, parts=tuple(KeyPart(operator_class=part.pop("class"), **part) for part in parts))
+    return Index(
+        definition=found.pop("says"),
+        parts=tuple(KeyPart(operator_class=part.pop("class"), **part) for part in parts),
+        **found,
+    )
 
 
 def create_table(options: Options, schema: pa.Schema) -> str:

@@ -55,7 +55,7 @@ class SlotTransaction:
         self.context = context
         self.session = begun(options.address)
         # Without a reference to this object: one that is let go of must close its session at once, and so its locks.
-        self.rows = RowCopier(self.session, options, partial(facts.held, self.session, context.epoch))
+        self.rows = RowCopier(self.session, options, partial(facts.confirm, self.session, epoch=context.epoch))
 
 
 class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):

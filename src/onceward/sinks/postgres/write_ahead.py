@@ -59,8 +59,8 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         """See `Sink.check`."""
         check(self._options, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
         if not self._is_asked_for:
-            says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
-            log.warning(says, self.name, self._why)
+            text = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
+            log.warning(text, self.name, self._why)
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
@@ -90,7 +90,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
                 lock(session, job, self.name)
                 waiting = self._without_receipt(session, slots, job, checkpoint_id)
                 if waiting:
-                    table = self._facts.held(session, checkpoint_id)
+                    table = self._facts.confirm(session, epoch=checkpoint_id)
                     self._clear(session, table)
                     self._add(session, table, waiting)
                     self._receipts.write_slots(session, [slot.receipt for slot in waiting if slot.receipt is not None])
@@ -109,7 +109,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         session = begun(self._options.address)
         try:
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
-            table = self._facts.held(session, checkpoint_id)
+            table = self._facts.confirm(session, epoch=checkpoint_id)
             self._clear(session, table)
             return find_rejected(session, waiting, lambda part: self._add(session, table, [part]))
         finally:
