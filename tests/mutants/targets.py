@@ -144,7 +144,7 @@ RULES = (
         name="table-has-its-receipts",
         rule="A slot whose receipt the table has is not written again.",
         file="sinks/sqlite/receipts.py",
-        old="slots_to_send(slots, found, settled=-1 if settled is None else settled[0])",
+        old="slots_to_send(slots, found, settled=self.watermark(database, job))",
         new="list(slots)",
         tests=SQLITE,
     ),

@@ -20,7 +20,7 @@ from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected
 from onceward.recovery import look_at
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.mysql.errors import TABLE
+from onceward.sinks.mysql.errors import CLASSES
 from onceward.testing import Failed, Finished, Harness, SinkUnderTest, Source
 from onceward.testing.engine import SCHEMA
 
@@ -204,11 +204,11 @@ def test_the_table_of_errors_in_the_docs_is_that_of_the_code() -> None:
         if len(cells) == 3 and cells[0] in {kind.value for kind in ErrorClass}:
             told.setdefault(cells[0], set()).update(int(code) for code in re.findall(r"\d+", cells[1]))
             for code in re.findall(r"\d+", cells[1]):
-                kind = next(kind for kind in TABLE if kind.value == cells[0])
-                assert TABLE[kind][int(code)] == cells[2], f"{code}: {cells[2]}"
-    assert told == {kind.value: set(codes) for kind, codes in TABLE.items()}
+                kind = next(kind for kind in CLASSES if kind.value == cells[0])
+                assert CLASSES[kind][int(code)] == cells[2], f"{code}: {cells[2]}"
+    assert told == {kind.value: set(codes) for kind, codes in CLASSES.items()}
 
 
 def test_no_error_is_of_two_kinds() -> None:
-    codes = Counter(code for kinds in TABLE.values() for code in kinds)
+    codes = Counter(code for kinds in CLASSES.values() for code in kinds)
     assert [code for code, count in codes.items() if count > 1] == []

@@ -12,7 +12,7 @@ from onceward.contracts import TryAgain
 from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.postgres.encode import DoesNotFit
-from onceward.sinks.postgres.errors import MEANING, classify, translated
+from onceward.sinks.postgres.errors import CLASSES, classify, translated
 
 PAGE = Path(__file__).parents[3] / "docs" / "targets" / "postgres.md"
 LINE = re.compile(r"\| ([^|]+) \| (?:`(\w+)`|none) \| ([^|]+) \|")
@@ -21,7 +21,7 @@ LINE = re.compile(r"\| ([^|]+) \| (?:`(\w+)`|none) \| ([^|]+) \|")
 def test_the_page_shows_the_table_that_the_code_goes_by() -> None:
     section = PAGE.read_text().partition("## Errors")[2].partition("\n## ")[0]
     shown = [(what, code or "none", says) for what, code, says in LINE.findall(section)]
-    assert shown == [(meaning.value, code, says) for meaning, codes in MEANING.items() for code, says in codes.items()]
+    assert shown == [(meaning.value, code, says) for meaning, codes in CLASSES.items() for code, says in codes.items()]
 
 
 @pytest.mark.parametrize(

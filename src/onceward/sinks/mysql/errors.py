@@ -101,7 +101,7 @@ _TARGET = {
     1785: "a table without transactions, under `enforce_gtid_consistency`",
 }
 
-TABLE: Mapping[ErrorClass, Mapping[int, str]] = {
+CLASSES: Mapping[ErrorClass, Mapping[int, str]] = {
     ErrorClass.RETRY: _PASSES,
     ErrorClass.ROW: _ROWS,
     ErrorClass.TARGET: _TARGET,
@@ -111,4 +111,4 @@ TABLE: Mapping[ErrorClass, Mapping[int, str]] = {
 
 def classify(error: MySQLError) -> ErrorClass:
     """What to do about it."""
-    return next((kind for kind, codes in TABLE.items() if error.code in codes), ErrorClass.UNKNOWN)
+    return next((kind for kind, codes in CLASSES.items() if error.code in codes), ErrorClass.UNKNOWN)

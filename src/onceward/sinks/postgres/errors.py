@@ -14,7 +14,7 @@ from onceward.sinks.postgres.encode import DoesNotFit
 NO_STATE = "none"
 """The connection failed, and the server said nothing."""
 
-MEANING: dict[ErrorClass, dict[str, str]] = {
+CLASSES: dict[ErrorClass, dict[str, str]] = {
     ErrorClass.RETRY: {
         NO_STATE: "the connection failed, or could not be made",
         "08": "connection exceptions",
@@ -45,7 +45,7 @@ MEANING: dict[ErrorClass, dict[str, str]] = {
         "55000": "the table is not in a state for this, such as published updates without a replica identity",
     },
 }
-_BY_CODE = {code: meaning for meaning, codes in MEANING.items() for code in codes}
+_BY_CODE = {code: meaning for meaning, codes in CLASSES.items() for code in codes}
 # What the driver could not put into the server's format; it keeps the reason to itself.
 _NOT_ENCODED = "Error occurred writing COPY data"
 

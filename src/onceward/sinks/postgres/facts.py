@@ -67,7 +67,7 @@ class TargetFacts:
 
     def _describe(self, run: Callable[..., list[tuple[Any, ...]]]) -> tuple[Table | None, list[Table]]:
         """The table, and those for the receipts as far as they exist. One statement, which waits for no lock."""
-        names = (str(self._options.table), self._receipts.receipts, self._receipts.watermarks)
+        names = (str(self._options.table), self._receipts.receipts_table, self._receipts.watermarks_table)
         table, *receipts = describe(run, *names)
         return table, [found for found in receipts if found is not None]
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from onceward.connections.postgres import Address, quoted
 from onceward.errors import ConfigurationError
+from onceward.sinks.postgres.receipts import RECEIPTS, WATERMARKS
 
 MODES = ("append", "upsert", "replace")
 _PART = r'(?:"((?:[^"]|"")+)"|([^".]+))'
 _TABLE = re.compile(rf"(?:{_PART}\.)?{_PART}")
 _LONGEST_NAME = 63
-RECEIPTS = "onceward_receipts"
-WATERMARKS = "onceward_watermarks"
 STAGE = "onceward_stage"
 RESERVED = (RECEIPTS, WATERMARKS, STAGE)
 """Tables of our own."""

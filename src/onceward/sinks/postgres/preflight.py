@@ -77,7 +77,9 @@ def check(
     except PostgresError as error:
         if is_cut_off(error):
             raise TargetUnavailable(
-                str(explained(error, options, receipts.receipts)), sink=sink, hint="let others finish, then start again"
+                str(explained(error, options, receipts.receipts_table)),
+                sink=sink,
+                hint="let others finish, then start again",
             ) from None
         raise TargetRefused(
             f"{options.address} refuses: {error}", sink=sink, hint="grant what is missing, then start again"
@@ -164,7 +166,7 @@ def _check_receipts(session: Session, receipts: Receipts) -> None:
             f"the tables for receipts do not exist and cannot be made: {error}",
             hint=f"run as someone who may, and grant this user SELECT, INSERT, UPDATE and DELETE on them: {statements}",
         ) from None
-    for table in (receipts.receipts, receipts.watermarks):
+    for table in (receipts.receipts_table, receipts.watermarks_table):
         for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE"):
             if not session.run("SELECT has_table_privilege(to_regclass($1), $2)", table, privilege)[0][0]:
                 user = session.run("SELECT quote_ident(current_user)")[0][0]

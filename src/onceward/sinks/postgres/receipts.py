@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from onceward.connections.postgres import PostgresError, Session, quoted
 from onceward.contracts import Receipt, SlotContext
 from onceward.identity import Fingerprint, Generation, JobIdentity, JobName, SinkName, TransactionName
-from onceward.sinks.postgres.options import RECEIPTS, WATERMARKS
+
+RECEIPTS = "onceward_receipts"
+WATERMARKS = "onceward_watermarks"
 
 # Two sessions that create a table at the same moment disturb each other even with IF NOT EXISTS.
 _CREATED_MEANWHILE = ("23505", "42P07", "42710")
@@ -31,30 +33,32 @@ class Receipts:
         return name if self.schema is None else f"{quoted(self.schema)}.{name}"
 
     @property
-    def receipts(self) -> str:
+    def receipts_table(self) -> str:
         """The receipts, as SQL."""
         return self._table(RECEIPTS)
 
     @property
-    def watermarks(self) -> str:
+    def watermarks_table(self) -> str:
         """The watermarks, as SQL."""
         return self._table(WATERMARKS)
 
     def statements(self) -> tuple[str, str]:
         """What makes the tables."""
         return (
-            f"CREATE TABLE IF NOT EXISTS {self.receipts} (job text NOT NULL, generation text NOT NULL, "
+            f"CREATE TABLE IF NOT EXISTS {self.receipts_table} (job text NOT NULL, generation text NOT NULL, "
             "sink text NOT NULL, epoch bigint NOT NULL, slot integer NOT NULL, transaction text NOT NULL, "
             "fingerprint text NOT NULL, written_at timestamptz NOT NULL DEFAULT now(), "
             "PRIMARY KEY (job, sink, generation, epoch, slot, transaction))",
-            f"CREATE TABLE IF NOT EXISTS {self.watermarks} (job text NOT NULL, generation text NOT NULL, "
+            f"CREATE TABLE IF NOT EXISTS {self.watermarks_table} (job text NOT NULL, generation text NOT NULL, "
             "sink text NOT NULL, settled bigint NOT NULL, PRIMARY KEY (job, sink, generation))",
         )
 
     def exist(self, session: Session) -> bool:
         """Whether both tables are there."""
         found = session.run(
-            "SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL", self.receipts, self.watermarks
+            "SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL",
+            self.receipts_table,
+            self.watermarks_table,
         )
         return bool(found[0][0])
 
@@ -63,7 +67,7 @@ class Receipts:
         found = session.run(
             "SELECT coalesce((SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass($1)), "
             "quote_ident(current_schema()), '')",
-            self.receipts,
+            self.receipts_table,
         )
         return f"schema {found[0][0]}"
 
@@ -83,7 +87,7 @@ class Receipts:
     def write_transaction(self, session: Session, context: SlotContext) -> None:
         """The receipt of a two-phase transaction, inside it."""
         session.run(
-            f"INSERT INTO {self.receipts} (job, generation, sink, epoch, slot, transaction, fingerprint) "
+            f"INSERT INTO {self.receipts_table} (job, generation, sink, epoch, slot, transaction, fingerprint) "
             "VALUES ($1, $2, $3, $4, $5, $6, $7)",
             context.job.name,
             context.job.generation,
@@ -98,7 +102,7 @@ class Receipts:
         """The receipts of write-ahead slots, inside the transaction that writes their rows."""
         for receipt in receipts:
             session.run(
-                f"INSERT INTO {self.receipts} (job, generation, sink, epoch, slot, transaction, fingerprint) "
+                f"INSERT INTO {self.receipts_table} (job, generation, sink, epoch, slot, transaction, fingerprint) "
                 "VALUES ($1, $2, $3, $4, $5, '', $6)",
                 receipt.job,
                 receipt.generation,
@@ -108,10 +112,10 @@ class Receipts:
                 receipt.fingerprint,
             )
 
-    def has_transaction(self, session: Session, name: TransactionName, job: JobName, sink: SinkName) -> bool:
+    def is_committed(self, session: Session, name: TransactionName, job: JobName, sink: SinkName) -> bool:
         """Whether this very transaction was committed: it has its receipt, or its epoch is settled for good."""
         found = session.run(
-            f"SELECT 1 FROM {self.receipts} WHERE job = $1 AND sink = $2 AND generation = $3 AND epoch = $4 "
+            f"SELECT 1 FROM {self.receipts_table} WHERE job = $1 AND sink = $2 AND generation = $3 AND epoch = $4 "
             "AND slot = $5 AND transaction = $6",
             job,
             sink,
@@ -125,7 +129,7 @@ class Receipts:
     def slots_in(self, session: Session, job: JobIdentity, sink: SinkName, epoch: int) -> list[tuple[int, Fingerprint]]:
         """The receipts of a write-ahead epoch: slot and fingerprint."""
         rows = session.run(
-            f"SELECT slot, fingerprint FROM {self.receipts} WHERE job = $1 AND generation = $2 AND sink = $3 "
+            f"SELECT slot, fingerprint FROM {self.receipts_table} WHERE job = $1 AND generation = $2 AND sink = $3 "
             "AND epoch = $4 AND transaction = ''",
             job.name,
             job.generation,
@@ -137,19 +141,21 @@ class Receipts:
     def watermark(self, session: Session, job: JobIdentity, sink: SinkName) -> int:
         """The epoch up to which receipts may be gone; -1 when none is."""
         rows = session.run(
-            f"SELECT settled FROM {self.watermarks} WHERE job = $1 AND generation = $2 AND sink = $3",
+            f"SELECT settled FROM {self.watermarks_table} WHERE job = $1 AND generation = $2 AND sink = $3",
             job.name,
             job.generation,
             sink,
         )
         return int(rows[0][0]) if rows else -1
 
-    def all_of(self, session: Session, job: JobIdentity, sink: SinkName) -> list[Receipt]:
-        """Every receipt of this job's name and this sink, of whatever generation. Inside a transaction."""
+    def all_receipts(self, session: Session, job: JobIdentity, sink: SinkName) -> list[Receipt]:
+        """Of this job's name and this sink, in every generation. None where the table is not there yet.
+
+        Inside a transaction."""
         try:
             rows = session.run(
                 "SELECT DISTINCT generation, epoch, slot, fingerprint "
-                f"FROM {self.receipts} WHERE job = $1 AND sink = $2",
+                f"FROM {self.receipts_table} WHERE job = $1 AND sink = $2",
                 job.name,
                 sink,
             )
@@ -172,14 +178,14 @@ class Receipts:
         with session.transaction():
             lock(session, job, sink)
             session.run(
-                f"INSERT INTO {self.watermarks} AS w (job, generation, sink, settled) VALUES ($1, $2, $3, $4) "
+                f"INSERT INTO {self.watermarks_table} AS w (job, generation, sink, settled) VALUES ($1, $2, $3, $4) "
                 "ON CONFLICT (job, sink, generation) DO UPDATE SET settled = greatest(w.settled, excluded.settled)",
                 *scope,
                 below - 1,
             )
             session.run(
-                f"DELETE FROM {self.receipts} WHERE {where} AND epoch < $4 "
-                f"AND epoch < (SELECT max(epoch) FROM {self.receipts} WHERE {where})",
+                f"DELETE FROM {self.receipts_table} WHERE {where} AND epoch < $4 "
+                f"AND epoch < (SELECT max(epoch) FROM {self.receipts_table} WHERE {where})",
                 *scope,
                 below,
             )

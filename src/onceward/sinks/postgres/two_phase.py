@@ -117,7 +117,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         except PostgresError as error:
             if not is_cut_off(error):
                 raise
-            where = self._receipts.receipts
+            where = self._receipts.receipts_table
             raise staging_failed(error, self._options, where, epoch=context.epoch, sink=self.name) from None
 
     def _why_not_prepared(self, error: PostgresError, context: SlotContext) -> Exception:
@@ -177,7 +177,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         job, sink = JobName(str(handle.get("job"))), SinkName(str(handle.get("sink")))
         with session.transaction():
             session.limit()
-            if self._receipts.has_transaction(session, name, job, sink):
+            if self._receipts.is_committed(session, name, job, sink):
                 return AlreadyCommitted()
         return Lost(f"slot {name.slot}: {name} is not prepared in {self._options.address}, and it has no receipt")
 
@@ -210,7 +210,7 @@ class PostgresTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
         with reading(self._options.address) as session:
-            return self._receipts.all_of(session, job, self.name)
+            return self._receipts.all_receipts(session, job, self.name)
 
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""

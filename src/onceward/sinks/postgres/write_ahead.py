@@ -79,7 +79,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
             self._send(slots, job, checkpoint_id)
         except (PostgresError, DoesNotFit) as error:
             # Also of COMMIT, for constraints that wait for it: the server has rolled all of it back.
-            told = explained(error, self._options, self._receipts.receipts) if is_cut_off(error) else error
+            told = explained(error, self._options, self._receipts.receipts_table) if is_cut_off(error) else error
             raise translated(told, str(self._options.table), epoch=checkpoint_id, sink=self.name) from None
         return True
 
@@ -135,7 +135,7 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """See `Sink.receipts`."""
         with reading(self._options.address) as session:
-            return self._receipts.all_of(session, job, self.name)
+            return self._receipts.all_receipts(session, job, self.name)
 
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""

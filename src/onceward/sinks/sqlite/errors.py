@@ -9,7 +9,7 @@ from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.sqlite.encode import DoesNotFit
 
-MEANING: dict[ErrorClass, dict[int, str]] = {
+CLASSES: dict[ErrorClass, dict[int, str]] = {
     ErrorClass.RETRY: {
         sqlite3.SQLITE_BUSY: "another process has the database locked",
         sqlite3.SQLITE_LOCKED: "a table is locked",
@@ -34,7 +34,7 @@ MEANING: dict[ErrorClass, dict[int, str]] = {
         sqlite3.SQLITE_NOTADB: "the file is no database any more",
     },
 }
-_BY_CODE = {code: meaning for meaning, codes in MEANING.items() for code in codes}
+_BY_CODE = {code: meaning for meaning, codes in CLASSES.items() for code in codes}
 
 
 def classify(error: Exception) -> ErrorClass:

@@ -45,15 +45,23 @@ class Receipts:
         self, database: sqlite3.Connection, slots: Sequence[SlotValues], job: JobIdentity, epoch: int
     ) -> list[SlotValues]:
         """The slots of an epoch that still have to be sent."""
-        scope = (job.name, job.generation, self.sink)
-        found = database.execute(
+        found = self.slots_in(database, job, epoch)
+        return slots_to_send(slots, found, settled=self.watermark(database, job))
+
+    def slots_in(self, database: sqlite3.Connection, job: JobIdentity, epoch: int) -> list[tuple[int, Fingerprint]]:
+        """The receipts of an epoch: slot and fingerprint."""
+        return database.execute(
             f"SELECT slot, fingerprint FROM {RECEIPTS} WHERE job = ? AND generation = ? AND sink = ? AND epoch = ?",
-            (*scope, epoch),
+            (job.name, job.generation, self.sink, epoch),
         ).fetchall()
+
+    def watermark(self, database: sqlite3.Connection, job: JobIdentity) -> int:
+        """The epoch up to which receipts may be gone; -1 when none is."""
         settled = database.execute(
-            f"SELECT settled FROM {WATERMARKS} WHERE job = ? AND generation = ? AND sink = ?", scope
+            f"SELECT settled FROM {WATERMARKS} WHERE job = ? AND generation = ? AND sink = ?",
+            (job.name, job.generation, self.sink),
         ).fetchone()
-        return slots_to_send(slots, found, settled=-1 if settled is None else settled[0])
+        return -1 if settled is None else int(settled[0])
 
     def all_receipts(self, database: sqlite3.Connection, job: JobIdentity) -> list[Receipt]:
         """Of this job's name and this sink, in every generation. None where the table is not there yet."""
