@@ -9,7 +9,7 @@ import pyarrow.types as pt
 
 from onceward.connections.mysql import quoted
 from onceward.errors import TargetRefused
-from onceward.sinks.mysql.encode import refused
+from onceward.sinks.mysql.encode import refused_type
 from onceward.sinks.mysql.options import MODES, Options, why_no_identifier
 from onceward.sinks.mysql.receipts import RECEIPTS_KEYS
 from onceward.sinks.mysql.table import Column, Index, Server, Table, columns_as_sql, declared, has_fractions
@@ -58,7 +58,7 @@ def _refuse_field(field: pa.Field, options: Options) -> None:
             f"column {field.name!r} ({spark_type(field.type)}) cannot tell which rows are deleted",
             hint="make it a boolean",
         )
-    hint = refused(field.type)
+    hint = refused_type(field.type)
     if hint is not None:
         raise TargetRefused(f"column {field.name!r} ({spark_type(field.type)}) cannot be stored", hint=hint)
     is_key = field.name.lower() in {key.lower() for key in options.keys}

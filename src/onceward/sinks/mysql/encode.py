@@ -54,7 +54,7 @@ def lines(batch: pa.RecordBatch) -> Iterator[memoryview]:
         yield memoryview(bytes_of(joined))
 
 
-def refused(kind: pa.DataType) -> str | None:
+def refused_type(kind: pa.DataType) -> str | None:
     """Why no column of this type can be stored, with what to do; None when it can."""
     kind = _plain_type(kind)
     if pt.is_null(kind) or pt.is_duration(kind) or pt.is_interval(kind) or pt.is_union(kind):

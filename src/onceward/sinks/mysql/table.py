@@ -154,7 +154,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def declared(kind: pa.DataType, server: Server, *, is_key: bool = False) -> str:
-    """The column type for an Arrow type that `text.refused` lets pass."""
+    """The column type for an Arrow type that `refused_type` lets pass."""
     if pt.is_dictionary(kind):
         kind = kind.value_type
     if isinstance(kind, pa.BaseExtensionType):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pyarrow.types as pt
 
 from onceward.errors import TargetRefused
 from onceward.sinks.output_mode import refuse_output_mode
 from onceward.sinks.spark_types import spark_type
-from onceward.sinks.sqlite.encode import refused
+from onceward.sinks.sqlite.encode import refused_type
 from onceward.sinks.sqlite.options import MODES, Options
 from onceward.sinks.sqlite.table import Column, Table, create_index, folded
 
@@ -33,13 +31,14 @@ def refuse_stream(schema: pa.Schema, options: Options, *, output_mode: str) -> N
             f"the stream has no key column {', '.join(missing)}", hint=f"its columns are {', '.join(schema.names)}"
         )
     for field in schema:
-        hint = refused(field.type)
+        hint = refused_type(field.type)
         if hint is not None:
             raise TargetRefused(f"column {field.name!r} ({spark_type(field.type)}) cannot be stored", hint=hint)
 
 
-def refuse_unless_fitting(table: Table, name: str, schema: pa.Schema, keys: Sequence[str]) -> None:
+def refuse_table(table: Table, options: Options, schema: pa.Schema) -> None:
     """Raise `TargetRefused`, naming the columns, when rows of this schema cannot go into the table."""
+    name, keys = options.table, options.keys
     stream = {folded(field.name): field for field in schema}
     missing = [field.name for key, field in stream.items() if key not in table.columns]
     if missing:

@@ -58,7 +58,7 @@ def values(column: pa.Array) -> Sequence[Value]:
     return _numbers(column, layout) if layout is not None else _repeated(column)
 
 
-def refused(kind: pa.DataType) -> str | None:
+def refused_type(kind: pa.DataType) -> str | None:
     """Why no column of this type can be stored, with what to do; None when it can."""
     if kind == pa.uint64():
         return "SQLite's integers are signed: cast it to bigint or decimal"

@@ -27,7 +27,7 @@ class TargetFacts:
         """At a start, when the table has been checked and fits: from here on it stays as it is."""
         self.facts = facts_of(database, self._table)
 
-    def confirm(self, database: sqlite3.Connection, epoch: int) -> None:
+    def confirm(self, database: sqlite3.Connection, *, epoch: int) -> None:
         """Inside a transaction, before it writes rows: the table is as it was at the start."""
         now = facts_of(database, self._table)
         if self.facts is None:

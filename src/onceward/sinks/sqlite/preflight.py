@@ -8,7 +8,7 @@ import sqlite3
 import pyarrow as pa
 
 from onceward.errors import TargetRefused, attributed
-from onceward.sinks.sqlite.compatibility import refuse_stream, refuse_unless_fitting
+from onceward.sinks.sqlite.compatibility import refuse_stream, refuse_table
 from onceward.sinks.sqlite.facts import TargetFacts
 from onceward.sinks.sqlite.options import Options
 from onceward.sinks.sqlite.receipts import Receipts
@@ -40,7 +40,7 @@ def check(options: Options, receipts: Receipts, facts: TargetFacts, schema: pa.S
 def _check_table(database: sqlite3.Connection, options: Options, schema: pa.Schema) -> None:
     found = describe(database, options.table)
     if found is not None:
-        refuse_unless_fitting(found, options.table, schema, options.keys)
+        refuse_table(found, options, schema)
         return
     names = {folded(name): name for name in schema.names}
     statement = create_table(options.table, schema, [names[folded(key)] for key in options.keys])

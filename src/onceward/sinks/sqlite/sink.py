@@ -82,7 +82,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
                 self._receipts.create(database)
                 waiting = self._receipts.without_receipt(database, slots, job, checkpoint_id)
                 if waiting:
-                    self._facts.confirm(database, checkpoint_id)
+                    self._facts.confirm(database, epoch=checkpoint_id)
                 for slot in waiting:
                     self._write_slot(database, slot)
         except (sqlite3.Error, DoesNotFit) as error:
@@ -109,7 +109,7 @@ class SQLiteSink(TransactionalWriteAheadSink):
             database.execute("BEGIN IMMEDIATE")
             try:
                 waiting = self._receipts.without_receipt(database, slots, job, checkpoint_id)
-                self._facts.confirm(database, checkpoint_id)
+                self._facts.confirm(database, epoch=checkpoint_id)
                 return find_rejected(database, waiting, partial(self._rows.write, database))
             finally:
                 database.rollback()
