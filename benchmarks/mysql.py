@@ -80,7 +80,8 @@ def _contenders(delivery: Delivery, server: MariaDBServer) -> dict[str, Callable
 
 def _load(half: int, ready: Any, go: Any, source: str, url: str) -> None:
     from onceward.connections.mysql import Address, Session
-    from onceward.sinks.mysql.encode import lines, load_statement
+    from onceward.sinks.mysql.encode import lines
+    from onceward.sinks.mysql.loader import load_statement
 
     table = pa.concat_tables(pq.read_table(path) for path in sorted(Path(source).glob("*.parquet")))
     mine = table.slice(half * table.num_rows // 2, table.num_rows // 2).combine_chunks()

@@ -20,6 +20,7 @@ from onceward.identity import Fingerprint, RunId, SinkName
 from onceward.sinks import MySQLSink
 from onceward.sinks.mysql.facts import TargetFacts
 from onceward.sinks.mysql.preflight import Readiness
+from onceward.sinks.mysql.session import connect
 from onceward.sinks.mysql.table import Server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.storage import LocalStorage
@@ -365,7 +366,7 @@ def test_without_its_driver_the_sink_says_what_to_install() -> None:
 def test_a_server_that_asks_for_a_file_of_ours_gets_none(workspace: MySQLWorkspace) -> None:
     """A hostile server may answer any statement with a request for any file: the driver itself must refuse it."""
     workspace.query("CREATE TABLE theirs (x TEXT)")
-    with workspace.sink()._options.connect() as session, pytest.raises(RuntimeError, match="LOAD_LOCAL"):
+    with connect(workspace.sink()._options) as session, pytest.raises(RuntimeError, match="LOAD_LOCAL"):
         session.execute("LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE theirs (x)")
     assert workspace.rows("theirs") == []
 

@@ -19,6 +19,7 @@ from onceward.errors import PublishFailed, RowsRejected, TargetRefused, TargetUn
 from onceward.identity import Fingerprint, RunId
 from onceward.recovery import look_at
 from onceward.sinks import MySQLSink
+from onceward.sinks.mysql.session import connect
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
 from onceward.testing import Crashed, DiesAt, Failed, Finished, Harness, SinkUnderTest, Source
@@ -120,7 +121,7 @@ def values(sink: Any, *slots: int, batch: pa.RecordBatch = SEVEN) -> list[SlotVa
 @contextmanager
 def locked(workspace: MySQLWorkspace, *tables: str) -> Iterator[None]:
     """By someone else."""
-    with workspace.sink(two_phase=False)._options.connect() as other:
+    with connect(workspace.sink(two_phase=False)._options) as other:
         other.execute("LOCK TABLES " + ", ".join(f"{table} WRITE" for table in tables))
         yield
         # The server notices the end of a connection later, and what comes next waits for no lock for long.
@@ -305,7 +306,7 @@ def test_s77_rows_that_another_transaction_holds_are_told_with_its_session(works
     workspace.query("CREATE TABLE `rows` (id bigint PRIMARY KEY, `key` bigint)")
     sink = workspace.sink(**SHORT)
     sink.check(SEVEN.schema, output_mode="append")
-    with sink._options.connect() as other:
+    with connect(sink._options) as other:
         number = other.execute("SELECT CONNECTION_ID()")[0][0]
         other.execute("START TRANSACTION")
         other.execute("INSERT INTO `rows` VALUES (7, 0)")
@@ -380,7 +381,7 @@ def test_a_statement_that_takes_too_long_is_no_rows_fault(workspace: MySQLWorksp
 
 
 def test_every_session_has_its_limits(workspace: MySQLWorkspace) -> None:
-    with workspace.sink(lock_timeout_s=7, timeout_s=90.0)._options.connect() as session:
+    with connect(workspace.sink(lock_timeout_s=7, timeout_s=90.0)._options) as session:
         assert isinstance(session, Session)
         limits = "SELECT @@innodb_lock_wait_timeout, @@lock_wait_timeout, @@max_statement_time, @@wait_timeout"
         assert session.execute(limits) == [(7, 7, 90.0, 90)]

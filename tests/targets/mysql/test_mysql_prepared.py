@@ -14,6 +14,7 @@ from mysql_workspace import JOB, MySQLWorkspace, pre_committed
 from onceward.connections.mysql import MySQLError, Session
 from onceward.contracts import AlreadyCommitted, Committed, Lost, Receipt, RetryLater
 from onceward.sinks.mysql import xa
+from onceward.sinks.mysql.session import connect
 from onceward.testing import Harness, SinkUnderTest, Source
 from onceward.testing.conformance.base import batches
 
@@ -93,12 +94,12 @@ def test_a_transaction_that_the_server_lost_sight_of_is_neither_committed_nor_lo
 
 def lose_sight(sink: Any, verb: str, tries: int = 4000) -> int | None:
     """Ask for transactions while their connections end, until one is lost sight of: its epoch."""
-    askers = [sink._options.connect() for _ in range(2)]
-    with sink._options.connect(lock_wait_s=1) as looker:
+    askers = [connect(sink._options) for _ in range(2)]
+    with connect(sink._options, lock_wait_s=1) as looker:
         for epoch in range(tries):
             where = context(sink, epoch)
             done, name = threading.Event(), xa.xid(where.transaction)
-            with sink._options.connect() as session:
+            with connect(sink._options) as session:
                 session.execute(f"XA START {name}")
                 receipt = Receipt(JOB.name, JOB.generation, sink.name, epoch, 0, where.fingerprint)
                 sink._receipts.write(session, receipt, transaction=where.transaction)
@@ -130,7 +131,7 @@ def test_a_receipt_that_is_not_committed_yet_is_waited_for(
     monkeypatch.setattr(xa, "_PATIENCE_S", 0.0)
     sink = appending(workspace)
     where = context(sink, 0)
-    with sink._options.connect() as halfway:
+    with connect(sink._options) as halfway:
         halfway.execute("START TRANSACTION")
         receipt = Receipt(JOB.name, JOB.generation, sink.name, 0, 0, where.fingerprint)
         sink._receipts.write(halfway, receipt, transaction=where.transaction)
@@ -155,11 +156,11 @@ def test_transactions_that_are_not_ours_are_left_alone(workspace: MySQLWorkspace
     mine = context(sink, 0)
     foreign = ["someone-else", str(replace(mine, job=replace(JOB, generation="bbbbbbbb")).transaction), "ow1_"]
     for name in foreign:
-        with sink._options.connect() as session:
+        with connect(sink._options) as session:
             prepare_elsewhere(session, f"'{name}'")
     # Our very name, but not in our form.
     for name in (f"'{mine.transaction}', 'branch', 7", f"'{replace(mine, slot=1).transaction}', '', 7"):
-        with sink._options.connect() as session:
+        with connect(sink._options) as session:
             prepare_elsewhere(session, name)
     assert list(sink.pending(JOB)) == []
     harness = Harness(SinkUnderTest(sink, workspace.rows), source=Source(ends=(4, 8)))

@@ -10,6 +10,7 @@ import contextlib
 from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, TOOK_TOO_LONG, MySQLError
 from onceward.errors import TargetChanged, TargetUnavailable
 from onceward.sinks.mysql.options import Options
+from onceward.sinks.mysql.session import connect
 
 _SHOWN = 3
 
@@ -56,7 +57,7 @@ def staging_failed(error: MySQLError, options: Options, *, epoch: int, sink: str
 def _unfinished(options: Options) -> str:
     """The server tells them to those with the privilege PROCESS, and prepared transactions to those who may recover."""
     found: list[str] = []
-    with contextlib.suppress(MySQLError), options.connect() as session:
+    with contextlib.suppress(MySQLError), connect(options) as session:
         with contextlib.suppress(MySQLError):
             found += [
                 f"the transaction of session {thread} ({user})"

@@ -12,34 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from onceward.connections.mysql import quoted
+from onceward.sinks.arrow_types import is_bytes
 from onceward.sinks.json_text import bytes_of, json_values
 
 _BYTES_AT_ONCE = 16 << 20
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\0", "\\0"))
 _SPECIAL = "".join(raw for raw, _ in _ESCAPES).encode()
-
-
-def load_statement(table: str, schema: pa.Schema) -> str:
-    """The statement that reads rows of this schema; `table` as it stands in statements."""
-    columns, options = [], []
-    for number, field in enumerate(schema):
-        name, variable = quoted(field.name), f"@onceward_{number}"
-        kind = _plain_type(field.type)
-        if _is_bytes(kind):
-            options.append(f"{name} = UNHEX({variable})")
-        elif pt.is_boolean(kind):
-            # As a number: a BIT column would take the digit for the bits of its letter.
-            options.append(f"{name} = CAST({variable} AS UNSIGNED)")
-        else:
-            columns.append(name)
-            continue
-        columns.append(variable)
-    return (
-        f"LOAD DATA LOCAL INFILE 'onceward' INTO TABLE {table} CHARACTER SET utf8mb4 "
-        r"FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' "
-        f"({', '.join(columns)})" + (f" SET {', '.join(options)}" if options else "")
-    )
 
 
 def lines(batch: pa.RecordBatch) -> Iterator[memoryview]:
@@ -56,7 +34,7 @@ def lines(batch: pa.RecordBatch) -> Iterator[memoryview]:
 
 def refused_type(kind: pa.DataType) -> str | None:
     """Why no column of this type can be stored, with what to do; None when it can."""
-    kind = _plain_type(kind)
+    kind = plain_type(kind)
     if pt.is_null(kind) or pt.is_duration(kind) or pt.is_interval(kind) or pt.is_union(kind):
         return "cast it to text, a number or a time"
     if pt.is_decimal(kind) and (kind.scale > 30 or kind.scale < 0 or kind.precision > 65):
@@ -68,7 +46,7 @@ def refused_type(kind: pa.DataType) -> str | None:
     return None
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type without the wrappings that change how values are stored and not what they are."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
@@ -78,15 +56,11 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return plainer.get(kind, kind)
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
-
-
 def plain(column: pa.Array) -> pa.Array:
     """The values without the wrappings of their type."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    kind = _plain_type(column.type)
+    kind = plain_type(column.type)
     return column if column.type == kind else column.cast(kind)
 
 
@@ -108,7 +82,7 @@ def _texts(column: pa.Array) -> pa.Array:
         return column.cast(pa.date32()).cast(pa.string())
     if pt.is_time64(kind):
         return column.cast(pa.time64("us")).cast(pa.string())
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return _hexadecimal(column.cast(pa.binary()))
     if pt.is_nested(kind):
         return _escaped(json_values(column))

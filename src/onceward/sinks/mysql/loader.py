@@ -6,11 +6,13 @@ from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.types as pt
 
-from onceward.connections.mysql import MySQLError, Session
+from onceward.connections.mysql import MySQLError, Session, quoted
 from onceward.errors import TargetRefused
+from onceward.sinks.arrow_types import is_bytes
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.mysql.encode import lines, load_statement
+from onceward.sinks.mysql.encode import lines, plain_type
 from onceward.sinks.mysql.errors import classify
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.rejected import misfit
@@ -23,6 +25,28 @@ _WARNINGS_SHOWN = 3
 
 class RowRefused(TargetRefused):
     """The table would not store a row as it is."""
+
+
+def load_statement(table: str, schema: pa.Schema) -> str:
+    """The statement that reads rows of this schema; `table` as it stands in statements."""
+    columns, settings = [], []
+    for number, field in enumerate(schema):
+        name, variable = quoted(field.name), f"@onceward_{number}"
+        kind = plain_type(field.type)
+        if is_bytes(kind):
+            settings.append(f"{name} = UNHEX({variable})")
+        elif pt.is_boolean(kind):
+            # As a number: a BIT column would take the digit for the bits of its letter.
+            settings.append(f"{name} = CAST({variable} AS UNSIGNED)")
+        else:
+            columns.append(name)
+            continue
+        columns.append(variable)
+    return (
+        f"LOAD DATA LOCAL INFILE 'onceward' INTO TABLE {table} CHARACTER SET utf8mb4 "
+        r"FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' "
+        f"({', '.join(columns)})" + (f" SET {', '.join(settings)}" if settings else "")
+    )
 
 
 class Loader:

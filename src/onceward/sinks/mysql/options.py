@@ -1,13 +1,12 @@
-"""What the user asked for, checked, in the form that both templates share."""
+"""What the user asked for, checked, in the form that both templates share. Nothing here connects."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onceward.connections.mysql import Address, Session, quoted
+from onceward.connections.mysql import Address, quoted
 from onceward.errors import ConfigurationError
 from onceward.sinks.mysql.receipts import RECEIPTS, WATERMARKS
 
@@ -120,12 +119,6 @@ class Options:
     def latest(self) -> str:
         """The other one, likewise."""
         return f"{quoted(self.database)}.{quoted(LATEST)}"
-
-    def connect(self, *, lock_wait_s: int | None = None, gives_up_idle: bool = True) -> Session:
-        """A session. The server ends one that `gives_up_idle` when its driver is paused: it may hold locks."""
-        lock_wait_s = lock_wait_s if lock_wait_s is not None else math.ceil(self.lock_timeout_s)
-        idle_s = max(1, int(self.timeout_s)) if gives_up_idle else None
-        return Session(self.address, timeout_s=self.timeout_s, lock_wait_s=lock_wait_s, idle_s=idle_s)
 
     def is_stored(self, column: str) -> bool:
         """Whether the table has this column of the stream; the flag for deletions is for us alone."""

@@ -24,6 +24,7 @@ from onceward.sinks.mysql.facts import TargetFacts
 from onceward.sinks.mysql.look import look
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.receipts import RECEIPTS, WATERMARKS, Receipts, exists
+from onceward.sinks.mysql.session import connect
 from onceward.sinks.mysql.table import Server, ask_server, create_table
 
 log = logging.getLogger("onceward")
@@ -45,7 +46,7 @@ class Readiness:
     def session(self) -> Iterator[Session]:
         """A session whose failures are told in the words of a start that did not happen."""
         try:
-            with self.options.connect() as session:
+            with connect(self.options) as session:
                 yield session
         except MySQLError as error:
             raise self._explained(error) from error

@@ -16,13 +16,13 @@ from onceward.sinks.mysql import xa
 from onceward.sinks.mysql.background_load import BackgroundLoad
 from onceward.sinks.mysql.blocked import changed, is_cut_off, staging_failed
 from onceward.sinks.mysql.diagnose import diagnose
-from onceward.sinks.mysql.encode import load_statement
 from onceward.sinks.mysql.errors import classify
 from onceward.sinks.mysql.facts import TargetFacts
-from onceward.sinks.mysql.loader import Loader
+from onceward.sinks.mysql.loader import Loader, load_statement
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.preflight import Readiness, rehearsal
 from onceward.sinks.mysql.receipts import Receipts
+from onceward.sinks.mysql.session import connect
 from onceward.sinks.mysql.table import Table
 from onceward.sinks.obstacles import Obstacle, refusal, standing
 
@@ -79,7 +79,7 @@ class SlotTransaction:
         """End the connection, and wait until the server has taken the transaction from it."""
         self.close()
         if self._connection is not None:
-            with self._options.connect() as session:
+            with connect(self._options) as session:
                 xa.await_end(session, self._connection)
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class SlotTransaction:
     def _begun(self) -> tuple[Session, Table]:
         """In the transaction, with the target as it stays until that ends: its lock outlives the connection."""
         if self._session is None or self._table is None:
-            self._session = self._options.connect(gives_up_idle=False)
+            self._session = connect(self._options, gives_up_idle=False)
             self._connection = int(self._session.execute("SELECT CONNECTION_ID()")[0][0])
             self._session.execute(f"XA START {xa.xid(self.context.transaction)}")
             self._table = self._facts.confirm(self._session, self._schema, epoch=self.context.epoch)
@@ -178,14 +178,14 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             transaction.close()
             return
         transaction.let_go()
-        with self._options.connect(lock_wait_s=_LOCK_WAIT_S) as session:
+        with connect(self._options, lock_wait_s=_LOCK_WAIT_S) as session:
             xa.roll_back(session, transaction.context.transaction)
 
     # --- publish, on the driver -----------------------------------------------------------------
 
     def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
         """XA RECOVER, once."""
-        with self._options.connect() as session:
+        with connect(self._options) as session:
             prepared = set(xa.prepared(session))
         names = [_name(handle) for handle in handles]
         return [None if name in prepared else f"XA RECOVER of the target does not list {name}" for name in names]
@@ -199,12 +199,12 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
         names = [_name(handle) for handle in handles]
         if not names:
             return []
-        with self._options.connect(lock_wait_s=_LOCK_WAIT_S) as session:
+        with connect(self._options, lock_wait_s=_LOCK_WAIT_S) as session:
             return [xa.commit(session, name, self._receipts) for name in names]
 
     def abort(self, handle: Handle) -> None:
         """XA ROLLBACK, if it is prepared."""
-        with self._options.connect(lock_wait_s=_LOCK_WAIT_S) as session:
+        with connect(self._options, lock_wait_s=_LOCK_WAIT_S) as session:
             xa.roll_back(session, _name(handle))
 
     # --- recover, on the driver -----------------------------------------------------------------
@@ -212,19 +212,19 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
     def pending(self, job: JobIdentity) -> Iterable[Handle]:
         """Those of XA RECOVER that are ours. One that is not prepared yet is gone with its connection, or comes up
         later and is found then."""
-        with self._options.connect() as session:
+        with connect(self._options) as session:
             found = [name for name in xa.prepared(session) if name.belongs_to(job, self.name)]
         return [{"transaction": str(name)} for name in found]
 
     def pending_of_job(self, name: JobName) -> Iterable[Handle]:
         """The same, of every generation and sink of the job on this server."""
-        with self._options.connect() as session:
+        with connect(self._options) as session:
             found = [one for one in xa.prepared(session) if one.is_of_job(name)]
         return [{"transaction": str(one)} for one in found]
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """All of this job's name and this sink; below the watermark only those of each generation's last epoch."""
-        with self._options.connect() as session:
+        with connect(self._options) as session:
             return self._receipts.all_receipts(session, job)
 
     def receipts_at(self) -> str:
@@ -237,7 +237,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""
-        with self._options.connect() as session, session.transaction():
+        with connect(self._options) as session, session.transaction():
             self._receipts.forget(session, job, below)
 
 

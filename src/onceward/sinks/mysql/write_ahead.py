@@ -29,14 +29,14 @@ from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql.blocked import changed, explained
 from onceward.sinks.mysql.diagnose import diagnose
-from onceward.sinks.mysql.encode import load_statement
 from onceward.sinks.mysql.errors import DUPLICATE, classify
 from onceward.sinks.mysql.facts import TargetFacts
-from onceward.sinks.mysql.loader import Loader, RowRefused
+from onceward.sinks.mysql.loader import Loader, RowRefused, load_statement
 from onceward.sinks.mysql.merge import Merge
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.preflight import Readiness
 from onceward.sinks.mysql.receipts import Receipts
+from onceward.sinks.mysql.session import connect
 from onceward.sinks.mysql.table import Table
 from onceward.sinks.output_mode import by_mode
 from onceward.sinks.receipts import slots_to_send
@@ -115,7 +115,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         return True
 
     def _send(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> None:
-        with self._options.connect() as session:
+        with connect(self._options) as session:
             session.execute("START TRANSACTION")
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             if waiting:
@@ -191,7 +191,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def find_rejected(self, slots: Sequence[SlotValues], job: JobIdentity, checkpoint_id: int) -> Sequence[RejectedRow]:
         """See `TransactionalWriteAheadSink.find_rejected`."""
-        with self._options.connect() as session:
+        with connect(self._options) as session:
             session.execute("START TRANSACTION")
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
@@ -220,7 +220,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """All of this job's name and this sink; below the watermark only those of each generation's last epoch."""
-        with self._options.connect() as session:
+        with connect(self._options) as session:
             return self._receipts.all_receipts(session, job)
 
     def receipts_at(self) -> str:
@@ -233,7 +233,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""
-        with self._options.connect() as session, session.transaction():
+        with connect(self._options) as session, session.transaction():
             self._receipts.forget(session, job, below)
 
 
