@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -24,9 +24,9 @@ class TargetFacts:
     """Of one sink, by both its templates. Picklable: executors compare with what the driver has found."""
 
     options: Options
+    facts: Mapping[str, str] | None = None
     _server: Server | None = None
     _schema: pa.Schema | None = None
-    _facts: Mapping[str, str] = field(default_factory=dict)
 
     def take(self, session: Session, schema: pa.Schema, server: Server) -> None:
         """Refuse what does not fit this stream, and remember the rest. The tables must be there."""
@@ -38,10 +38,6 @@ class TargetFacts:
     def is_taken(self) -> bool:
         """Whether there was a check, or a transaction with rows."""
         return self._schema is not None
-
-    def facts(self) -> Mapping[str, str]:
-        """As they were at the check; none before it."""
-        return dict(self._facts)
 
     def confirm(self, session: Session, schema: pa.Schema, *, epoch: int) -> Table:
         """Inside the transaction, before it writes: the target, which stays like this until the transaction ends.
@@ -56,7 +52,7 @@ class TargetFacts:
         if seen.target is None:
             raise TargetRefused(f"there is no table {options.table!r} any more", hint="start again")
         if self._schema is not None:
-            refuse_change(self._facts, self._described(seen), epoch=epoch)
+            refuse_change(self.facts or {}, facts_of(seen, self.options, self._schema), epoch=epoch)
         elif schema.names:
             self._accept(seen, self._stored(schema), self._server)
         else:
@@ -71,27 +67,25 @@ class TargetFacts:
             refuse_engines(seen.target, seen.ours, self.options)
             refuse_table(seen.target, self.options, stored, server)
         self._server, self._schema = server, stored
-        self._facts = self._described(seen)
+        self.facts = facts_of(seen, self.options, stored)
 
-    def _described(self, seen: Seen) -> dict[str, str]:
-        """Only what the promise rests on: a table may well get another index or column while the job runs."""
-        facts = {f"engine of {name}": table.engine for name, table in seen.ours.items()}
-        if seen.target is None:
-            return facts
-        table, target, names = seen.target, repr(self.options.table), self._names()
-        facts[f"engine of {target}"] = table.engine
-        before = [str(trigger) for trigger in table.triggers if trigger.may_change_values]
-        facts[f"triggers of {target} before rows are stored"] = "; ".join(before) or "none"
-        facts[f"columns of {target} that need a value"] = (
-            ", ".join(column.name for name, column in table.columns.items() if column.is_required and name not in names)
-            or "none"
-        )
-        if self.options.mode == "upsert":
-            facts[f"unique indexes of {target}"] = "; ".join(map(str, table.unique)) or "none"
-        for name in names:
-            if name in table.columns:
-                facts[f"column {table.columns[name].name!r}"] = str(table.columns[name])
+
+def facts_of(seen: Seen, options: Options, stored: pa.Schema) -> Mapping[str, str]:
+    """Only what the promise rests on: a table may well get another index or column while the job runs."""
+    facts = {f"engine of {name}": table.engine for name, table in seen.ours.items()}
+    if seen.target is None:
         return facts
-
-    def _names(self) -> list[str]:
-        return [name.lower() for name in self._schema.names] if self._schema is not None else []
+    table, target, names = seen.target, repr(options.table), [name.lower() for name in stored.names]
+    facts[f"engine of {target}"] = table.engine
+    before = [str(trigger) for trigger in table.triggers if trigger.may_change_values]
+    facts[f"triggers of {target} before rows are stored"] = "; ".join(before) or "none"
+    facts[f"columns of {target} that need a value"] = (
+        ", ".join(column.name for name, column in table.columns.items() if column.is_required and name not in names)
+        or "none"
+    )
+    if options.mode == "upsert":
+        facts[f"unique indexes of {target}"] = "; ".join(map(str, table.unique)) or "none"
+    for name in names:
+        if name in table.columns:
+            facts[f"column {table.columns[name].name!r}"] = str(table.columns[name])
+    return facts

@@ -53,7 +53,7 @@ class Readiness:
         except TargetRefused as error:
             raise TargetRefused(error.message, hint=error.hint, sink=self.receipts.sink) from None
 
-    def prepare(self, session: Session, schema: pa.Schema, facts: TargetFacts, *, output_mode: str) -> None:
+    def check(self, session: Session, schema: pa.Schema, facts: TargetFacts, *, output_mode: str) -> None:
         """Refuse what does not fit; make the tables that are missing; remember what the sink relies on."""
         refuse_stream(schema, self.options, output_mode=output_mode)
         server = ask_server(session)

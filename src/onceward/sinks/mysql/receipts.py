@@ -92,7 +92,7 @@ class Receipts:
             for generation, epoch, slot, fingerprint in found
         ]
 
-    def settled(self, session: Session, transaction: TransactionName) -> int:
+    def watermark_of(self, session: Session, transaction: TransactionName) -> int:
         """The watermark of the transaction's job, generation and sink; -1 when none was set."""
         scope = f"{transaction.job}_{transaction.generation}_{transaction.sink}"
         found = session.execute(f"SELECT settled FROM {self.watermarks_table} WHERE scope = {literal(scope)}")

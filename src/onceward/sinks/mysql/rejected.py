@@ -77,9 +77,9 @@ def _any(bad: pa.Array, what: str, hint: str) -> Iterator[_Found]:
 
 def _not_finite(values: pa.Array, column: Column, non_finite: str) -> Iterator[_Found]:
     if non_finite == "refuse" or not column.is_nullable:
-        says = "MySQL has neither NaN nor infinity"
+        why = "MySQL has neither NaN nor infinity"
         hint = 'filter such rows out in the query, or say non_finite="null" and let the column take NULL'
-        yield from _any(pc.invert(pc.is_finite(values)), says, hint)
+        yield from _any(pc.invert(pc.is_finite(values)), why, hint)
 
 
 def _beyond(values: pa.Array) -> Iterator[_Found]:
@@ -116,11 +116,11 @@ def _text(values: pa.Array, column: Column) -> Iterator[_Found]:
             strange = pc.and_(values.is_valid(), pc.invert(pc.is_in(values, value_set=known)))
             yield strange, f"the column is {column.declared}", "spell it as the column does in the query"
     elif column.length is not None:
-        says = f"the column is {column.declared}, and that is longer"
-        yield from _any(_too_long(values, column, column.length), says, "widen the column, or cut the text")
+        why = f"the column is {column.declared}, and that is longer"
+        yield from _any(_too_long(values, column, column.length), why, "widen the column, or cut the text")
         if column.kind == "char":
-            says = "CHAR drops the blanks at the end"
-            yield from _any(pc.ends_with(values, " "), says, "trim it in the query, or make the column a VARCHAR")
+            why = "CHAR drops the blanks at the end"
+            yield from _any(pc.ends_with(values, " "), why, "trim it in the query, or make the column a VARCHAR")
 
 
 def _too_long(values: pa.Array, column: Column, length: int) -> pa.Array:

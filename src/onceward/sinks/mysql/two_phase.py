@@ -118,7 +118,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             raise refusal(repr(self._options.table), f"{why}, and the stream fills it", sink=self.name)
         ready = Readiness(self._options, self._receipts)
         with ready.session() as session:
-            ready.prepare(session, schema, self._facts, output_mode=output_mode)
+            ready.check(session, schema, self._facts, output_mode=output_mode)
             self._try_recovery(ready, session)
             name = xa.xid(rehearsal(JobIdentity(JobName("onceward check"), new_generation()), self._receipts))
             session.execute(f"XA START {name}")
@@ -233,7 +233,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. Looked at again by every task, in its transaction, before it loads its first row."""
-        return self._facts.facts()
+        return self._facts.facts or {}
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""

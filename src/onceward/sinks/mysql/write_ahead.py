@@ -64,7 +64,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         """Compare table and stream, make what is missing, and go through an empty epoch that is rolled back."""
         ready, options = Readiness(self._options, self._receipts), self._options
         with ready.session() as session:
-            ready.prepare(session, schema, self._facts, output_mode=output_mode)
+            ready.check(session, schema, self._facts, output_mode=output_mode)
             session.execute("START TRANSACTION")
             with ready.needing(session, "SELECT", options.target):
                 table = self._facts.confirm(session, schema, epoch=0)
@@ -81,8 +81,8 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             ready.try_receipts(session)
             session.execute("ROLLBACK")
         if not self._is_asked_for:
-            says = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
-            log.warning(says, self.name, self._why)
+            text = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
+            log.warning(text, self.name, self._why)
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
@@ -229,7 +229,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. Looked at again in every transaction, before it writes its first row."""
-        return self._facts.facts()
+        return self._facts.facts or {}
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark and drop the receipts below it, together."""

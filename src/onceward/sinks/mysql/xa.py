@@ -105,7 +105,7 @@ def _fate(session: Session, transaction: TransactionName, receipts: Receipts) ->
     if receipt:
         return AlreadyCommitted()
     # Read after the receipt: what removes a receipt raises the watermark in the same transaction.
-    if transaction.epoch <= receipts.settled(session, transaction):
+    if transaction.epoch <= receipts.watermark_of(session, transaction):
         return AlreadyCommitted()
     return Lost(f"the server knows no prepared transaction {transaction} and has no receipt of it")
 
