@@ -1,6 +1,6 @@
-"""Failures for which no row is to blame, in words that say what to do: waits that were cut off, and what is gone.
+"""Waits that the server cut off: for whom they were, as far as it can be asked afterwards.
 
-They say nothing about what an earlier try has left: that is for the receipts.
+No row is to blame for such a failure, and it says nothing about what an earlier try has left: that is for the receipts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 
 from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, TOOK_TOO_LONG, MySQLError
-from onceward.errors import TargetChanged, TargetUnavailable
+from onceward.errors import TargetUnavailable
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.session import connect
 
@@ -29,17 +29,6 @@ def explained(error: MySQLError, options: Options) -> MySQLError:
     if error.code not in TOOK_TOO_LONG:
         return error
     return MySQLError(error.code, f"{error.text}: timeout_s = {options.timeout_s:g} is how long a statement may take")
-
-
-def changed(error: MySQLError, options: Options, *, sink: str, epoch: int | None = None) -> TargetChanged:
-    """Something that was there at the start is gone, or not as it was."""
-    return TargetChanged(
-        f"table {options.table!r} is not as it was when the job started: {error}",
-        epoch=epoch,
-        sink=sink,
-        hint="put it back, or start again: the start examines the table as it is now, and goes on or says what to "
-        "fix; nothing is lost, what is staged stays staged",
-    )
 
 
 def staging_failed(error: MySQLError, options: Options, *, epoch: int, sink: str) -> TargetUnavailable:

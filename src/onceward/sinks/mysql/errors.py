@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, LOST_CONNECTION, TOOK_TOO_LONG, MySQLError
+from onceward.contracts import TryAgain
+from onceward.errors import RowsRejected, TargetChanged, TargetRefused
 from onceward.sinks.error_class import ErrorClass
 
 DUPLICATE = 1062
@@ -109,6 +111,47 @@ CLASSES: Mapping[ErrorClass, Mapping[int, str]] = {
 """The server's codes, and what they mean, in the words of the documentation."""
 
 
-def classify(error: MySQLError) -> ErrorClass:
+class RowRefused(TargetRefused):
+    """The table would not store a row as it is."""
+
+
+def classify(error: Exception) -> ErrorClass:
     """What to do about it."""
-    return next((kind for kind, codes in CLASSES.items() if error.code in codes), ErrorClass.UNKNOWN)
+    if isinstance(error, RowRefused):
+        return ErrorClass.ROW
+    code = error.code if isinstance(error, MySQLError) else None
+    return next((kind for kind, codes in CLASSES.items() if code in codes), ErrorClass.UNKNOWN)
+
+
+def reason(error: Exception) -> str:
+    """What is wrong, without what to do about it."""
+    return error.message if isinstance(error, RowRefused) else str(error)
+
+
+def translated(error: Exception, table: str, *, epoch: int, sink: str) -> Exception:
+    """The error as the publisher understands it; the same one when nobody knows what it means."""
+    match classify(error):
+        case ErrorClass.RETRY:
+            return TryAgain(str(error))
+        case ErrorClass.ROW:
+            return RowsRejected(
+                f"table {table!r} does not take a row: {reason(error)}",
+                epoch=epoch,
+                sink=sink,
+                hint=RowsRejected.hint_for("the table"),
+            )
+        case ErrorClass.TARGET:
+            return changed(error, table, epoch=epoch, sink=sink)
+        case ErrorClass.UNKNOWN:
+            return error
+
+
+def changed(error: Exception, table: str, *, sink: str, epoch: int | None = None) -> TargetChanged:
+    """Something that was there at the start is gone, or not as it was."""
+    return TargetChanged(
+        f"table {table!r} is not as it was when the job started: {error}",
+        epoch=epoch,
+        sink=sink,
+        hint="put it back, or start again: the start examines the table as it is now, and goes on or says what to "
+        "fix; nothing is lost, what is staged stays staged",
+    )

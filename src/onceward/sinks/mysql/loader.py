@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from onceward.connections.mysql import MySQLError, Session, quoted
-from onceward.errors import TargetRefused
 from onceward.sinks.arrow_types import is_bytes
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql.encode import lines, plain_type
-from onceward.sinks.mysql.errors import classify
+from onceward.sinks.mysql.errors import RowRefused, classify
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.rejected import misfit
 from onceward.sinks.mysql.table import Table
@@ -21,10 +20,6 @@ from onceward.sinks.mysql.table import Table
 # Enough that the round trip of a statement does not count, little enough that memory stays flat.
 _BYTES_IN_A_LOAD = 4 << 20
 _WARNINGS_SHOWN = 3
-
-
-class RowRefused(TargetRefused):
-    """The table would not store a row as it is."""
 
 
 def load_statement(table: str, schema: pa.Schema) -> str:

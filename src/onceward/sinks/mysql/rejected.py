@@ -1,19 +1,27 @@
-"""Rows that the table would not store as they are, found before they are sent. Nothing here asks the server.
+"""Rows that the table does not take. Values that it would change are found before they are sent, the rest by trying.
 
-`LOAD DATA` and the server's own habits change such values without an error: NULL becomes a default, the next number or
-the present time, "3" the third member of an ENUM, and trailing blanks are dropped.
+`LOAD DATA` and the server's own habits change values without an error: NULL becomes a default, the next number or the
+present time, "3" the third member of an ENUM, and trailing blanks are dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from onceward.connections.mysql import MySQLError, Session
+from onceward.contracts import RejectedRow, SlotValues
+from onceward.sinks.bisection import Refusal, rejected_rows
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql.encode import plain
+from onceward.sinks.mysql.errors import RowRefused, classify, reason
+from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.table import Column, Table
 
 # 0001-01-01 and 9999-12-31, in days since 1970.
@@ -25,6 +33,37 @@ _BYTES_OF_A_CHARACTER = {
     **dict.fromkeys(("eucjpms", "ujis"), 3),
     **dict.fromkeys(("utf16", "utf16le", "utf32", "gb18030"), 4),
 }
+
+
+def find_rejected(
+    session: Session, options: Options, slots: Sequence[SlotValues], write: Callable[[SlotValues], None]
+) -> list[RejectedRow]:
+    """Try everything, part by part, in the caller's transaction, which the caller rolls back.
+
+    What fails even without rows is raised: no row is to blame then.
+    """
+
+    def attempt(part: SlotValues) -> Refusal | None:
+        if options.mode == "upsert":
+            session.execute(f"DROP TEMPORARY TABLE IF EXISTS {options.incoming}, {options.latest}")
+        session.execute("SAVEPOINT part")
+        try:
+            write(part)
+        except (MySQLError, RowRefused) as error:
+            meaning = classify(error)
+            if meaning in (ErrorClass.RETRY, ErrorClass.TARGET):
+                raise
+            session.execute("ROLLBACK TO SAVEPOINT part")
+            return Refusal(reason(error), is_certain=meaning is ErrorClass.ROW)
+        return None
+
+    for slot in slots[:1]:
+        write(replace(slot, rows=0, read=partial(_no_rows, slot)))
+    return rejected_rows(slots, attempt)
+
+
+def _no_rows(slot: SlotValues) -> Iterator[pa.RecordBatch]:
+    yield from (batch.slice(0, 0) for batch in islice(slot.read(), 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from onceward.identity import JobIdentity, JobName, TransactionName, new_generat
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.mysql import xa
 from onceward.sinks.mysql.background_load import BackgroundLoad
-from onceward.sinks.mysql.blocked import changed, is_cut_off, staging_failed
+from onceward.sinks.mysql.blocked import is_cut_off, staging_failed
 from onceward.sinks.mysql.diagnose import diagnose
-from onceward.sinks.mysql.errors import classify
+from onceward.sinks.mysql.errors import classify, translated
 from onceward.sinks.mysql.facts import TargetFacts
 from onceward.sinks.mysql.loader import Loader, load_statement
 from onceward.sinks.mysql.options import Options
@@ -169,7 +169,7 @@ class MySQLTwoPhaseSink(TwoPhaseCommitSink[SlotTransaction]):
             if is_cut_off(error):
                 raise staging_failed(error, self._options, epoch=context.epoch, sink=self.name) from None
             if classify(error) is ErrorClass.TARGET:
-                raise changed(error, self._options, epoch=context.epoch, sink=self.name) from error
+                raise translated(error, self._options.table, epoch=context.epoch, sink=self.name) from error
             raise
 
     def discard(self, transaction: SlotTransaction) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from itertools import islice
 
 import pyarrow as pa
 
@@ -23,19 +20,18 @@ from onceward.contracts import (
     TryAgain,
     Workload,
 )
-from onceward.errors import RowsRejected
 from onceward.identity import JobIdentity
-from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.mysql.blocked import changed, explained
+from onceward.sinks.mysql.blocked import explained
 from onceward.sinks.mysql.diagnose import diagnose
-from onceward.sinks.mysql.errors import DUPLICATE, classify
+from onceward.sinks.mysql.errors import DUPLICATE, RowRefused, changed, classify, translated
 from onceward.sinks.mysql.facts import TargetFacts
-from onceward.sinks.mysql.loader import Loader, RowRefused, load_statement
+from onceward.sinks.mysql.loader import Loader, load_statement
 from onceward.sinks.mysql.merge import Merge
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.preflight import Readiness
 from onceward.sinks.mysql.receipts import Receipts
+from onceward.sinks.mysql.rejected import find_rejected
 from onceward.sinks.mysql.session import connect
 from onceward.sinks.mysql.table import Table
 from onceward.sinks.output_mode import by_mode
@@ -101,16 +97,14 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         try:
             self._send(slots, job, checkpoint_id)
         except MySQLError as error:
-            kind = classify(error)
-            if kind is ErrorClass.RETRY:
-                raise TryAgain(str(explained(error, self._options))) from error
-            if kind is ErrorClass.TARGET:
-                raise changed(error, self._options, epoch=checkpoint_id, sink=self.name) from error
+            if classify(error) in (ErrorClass.RETRY, ErrorClass.TARGET):
+                told = explained(error, self._options)
+                raise translated(told, self._options.table, epoch=checkpoint_id, sink=self.name) from error
             error.add_note(f"in epoch {checkpoint_id}, on its way into table {self._options.table!r}")
             raise
         except _MetAnother as met:
             if self.find_rejected(slots, job, checkpoint_id):
-                raise self._rejected(str(met), checkpoint_id) from None
+                raise translated(met.error, self._options.table, epoch=checkpoint_id, sink=self.name) from None
             raise TryAgain(f"another session added the same key in the same moment: {met}") from None
         return True
 
@@ -153,23 +147,17 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                 if classify(error) is not ErrorClass.ROW:
                     raise
                 # A row of the table, not of the epoch: a foreign key refers to it, or a trigger keeps it.
-                raise changed(error, self._options, sink=self.name) from error
+                raise changed(error, self._options.table, sink=self.name) from error
 
     def _write_or_reject(self, session: Session, slots: Sequence[SlotValues], table: Table, epoch: int) -> None:
         try:
             self._write(session, slots, table)
-        except RowRefused as refused:
-            raise self._rejected(refused.message, epoch) from None
-        except MySQLError as error:
+        except (MySQLError, RowRefused) as error:
             if classify(error) is not ErrorClass.ROW:
                 raise
-            if self._options.mode == "upsert" and error.code == DUPLICATE:
-                raise _MetAnother(str(error)) from error
-            raise self._rejected(str(error), epoch) from None
-
-    def _rejected(self, why: str, epoch: int) -> RowsRejected:
-        says = f"table {self._options.table!r} does not take a row: {why}"
-        return RowsRejected(says, epoch=epoch, sink=self.name, hint=RowsRejected.hint_for("the table"))
+            if self._options.mode == "upsert" and isinstance(error, MySQLError) and error.code == DUPLICATE:
+                raise _MetAnother(error) from error
+            raise translated(error, self._options.table, epoch=epoch, sink=self.name) from None
 
     def _write(self, session: Session, slots: Sequence[SlotValues], table: Table) -> None:
         """Into the table, or into the temporary one, which is made when the first rows tell its columns."""
@@ -196,25 +184,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
             self._empty(session)
-            for slot in waiting[:1]:
-                # What fails without a row is not the fault of one.
-                self._write(session, [replace(slot, rows=0, read=partial(_no_rows, slot))], table)
-            return rejected_rows(waiting, partial(self._attempt, session, table))
-
-    def _attempt(self, session: Session, table: Table, part: SlotValues) -> Refusal | None:
-        if self._options.mode == "upsert":
-            session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._options.incoming}, {self._options.latest}")
-        session.execute("SAVEPOINT part")
-        try:
-            self._write(session, [part], table)
-        except (MySQLError, RowRefused) as error:
-            kind = classify(error) if isinstance(error, MySQLError) else ErrorClass.ROW
-            if kind in (ErrorClass.RETRY, ErrorClass.TARGET):
-                raise
-            session.execute("ROLLBACK TO SAVEPOINT part")
-            why = error.message if isinstance(error, RowRefused) else str(error)
-            return Refusal(why, is_certain=kind is ErrorClass.ROW)
-        return None
+            return find_rejected(session, self._options, waiting, lambda part: self._write(session, [part], table))
 
     # --- receipts -------------------------------------------------------------------------------
 
@@ -240,6 +210,6 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
 class _MetAnother(Exception):
     """An upsert met a row with a key that is not its own, or one that came in the same moment."""
 
-
-def _no_rows(slot: SlotValues) -> Iterator[pa.RecordBatch]:
-    yield from (batch.slice(0, 0) for batch in islice(slot.read(), 1))
+    def __init__(self, error: MySQLError) -> None:
+        super().__init__(str(error))
+        self.error = error
