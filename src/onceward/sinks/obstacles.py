@@ -10,12 +10,15 @@ The receipts have a unique index too; their key holds the name of the transactio
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from onceward.errors import TargetRefused
+from onceward.contracts import Finding, Severity
+from onceward.errors import ConfigurationError, TargetRefused
+from onceward.sinks.blocked import first_few
 
-_SHOWN = 3
+log = logging.getLogger("onceward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,7 @@ class Obstacle:
 def standing(obstacles: Iterable[Obstacle], filled: Iterable[str] = ()) -> str | None:
     """What stands against rows that bring values for these columns; None when nothing does."""
     given = frozenset(filled)
-    details = [one.detail for one in obstacles if one.numbered <= given]
-    more = [f"{len(details) - _SHOWN} more"] if len(details) > _SHOWN else []
-    return "; ".join(details[:_SHOWN] + more) or None
+    return first_few([one.detail for one in obstacles if one.numbered <= given], separator="; ") or None
 
 
 def refusal(table: str, why: str, *, sink: str) -> TargetRefused:
@@ -42,3 +43,23 @@ def refusal(table: str, why: str, *, sink: str) -> TargetRefused:
         hint="leave two_phase out or say two_phase=False, and they go through the write-ahead log",
         sink=sink,
     )
+
+
+def refuse_mode(mode: str) -> None:
+    """For whoever asked for prepared transactions: only appends can wait there."""
+    if mode != "append":
+        raise ConfigurationError(
+            f"mode {mode} cannot wait in prepared transactions",
+            hint="leave two_phase out: upserts and replacements go through the write-ahead log",
+        )
+
+
+def warn_of_log(sink: str, why: str) -> None:
+    """At a start where nobody asked for the write-ahead log."""
+    text = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
+    log.warning(text, sink, why)
+
+
+def log_finding(why: str) -> Finding:
+    """The mechanism, for `onceward doctor`."""
+    return Finding("mechanism", Severity.OK, f"through the write-ahead log: {why}")

@@ -9,10 +9,9 @@ import contextlib
 
 from onceward.connections.mysql import LOCK_WAIT_TIMEOUT, TOOK_TOO_LONG, MySQLError
 from onceward.errors import TargetUnavailable
+from onceward.sinks.blocked import first_few, staging_cut_off
 from onceward.sinks.mysql.options import Options
 from onceward.sinks.mysql.session import connect
-
-_SHOWN = 3
 
 
 def is_cut_off(error: Exception) -> bool:
@@ -33,14 +32,8 @@ def explained(error: MySQLError, options: Options) -> MySQLError:
 
 def staging_failed(error: MySQLError, options: Options, *, epoch: int, sink: str) -> TargetUnavailable:
     """What a task fails with."""
-    hint = "raise timeout_s if the server is that slow; nothing is lost, the epoch is computed again"
-    if error.code == LOCK_WAIT_TIMEOUT:
-        hint = (
-            "let the others finish, or end them; nothing is lost, the epoch is computed again. If the table got a "
-            "unique index, foreign key or trigger while the job ran: start again, and its rows go through the "
-            "write-ahead log"
-        )
-    return TargetUnavailable(str(explained(error, options)), epoch=epoch, sink=sink, hint=hint)
+    why = str(explained(error, options))
+    return staging_cut_off(why, is_locked=error.code == LOCK_WAIT_TIMEOUT, epoch=epoch, sink=sink)
 
 
 def _unfinished(options: Options) -> str:
@@ -58,5 +51,4 @@ def _unfinished(options: Options) -> str:
             ]
         prepared = [data.decode("ascii", "replace") for *_, data in session.execute("XA RECOVER")]
         found += [f"the prepared transaction {name}" for name in sorted(prepared)]
-    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return "; unfinished are " + ", ".join(found[:_SHOWN] + more) if found else ""
+    return "; unfinished are " + first_few(found) if found else ""

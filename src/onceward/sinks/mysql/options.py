@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from onceward.connections.mysql import Address, quoted
 from onceward.errors import ConfigurationError
 from onceward.sinks.mysql.receipts import RECEIPTS, WATERMARKS
+from onceward.sinks.names import as_names, wrong_keys
 
 INCOMING = "onceward_incoming"
 """The temporary table in which the rows of an upsert are put in order."""
@@ -20,9 +21,9 @@ LENGTH = 64
 _TABLE = re.compile(r"(?:(?P<database>`(?:[^`]|``)+`|[^`.]+)\.)?(?P<table>`(?:[^`]|``)+`|[^`.]+)", re.DOTALL)
 MODES = ("append", "upsert", "replace")
 _CHOICES = {
-    "mode": MODES,
-    "non_finite": ("refuse", "null"),
     "before_triggers": ("refuse", "allow"),
+    "non_finite": ("refuse", "null"),
+    "mode": MODES,
 }
 _LONGEST_LOCK_S = 31_536_000
 
@@ -68,7 +69,7 @@ class Options:
             database=database if database is not None else address.database,
             table=name,
             mode=mode,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            keys=as_names(keys),
             order_by=order_by,
             deleted=deleted,
             create_table=create_table,
@@ -77,33 +78,29 @@ class Options:
             timeout_s=timeout_s,
             lock_timeout_s=lock_timeout_s,
         )
-        options._refuse_wrong()
-        return options
-
-    def _refuse_wrong(self) -> None:
-        folded = [key.lower() for key in self.keys]
-        wrong: tuple[str, str] | None = None
-        for option, choices in _CHOICES.items():
-            if getattr(self, option) not in choices:
-                wrong = f"unknown {option} {getattr(self, option)!r}", f"choose {' or '.join(choices)}"
-        if wrong is not None:
-            pass
-        elif self.table.lower() in {RECEIPTS, WATERMARKS, INCOMING, LATEST}:
-            wrong = f"table {self.table!r} is reserved", "choose another name"
-        elif self.mode == "upsert" and not self.keys:
-            wrong = "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
-        elif self.mode != "upsert" and (self.keys or self.order_by or self.deleted):
-            wrong = f"mode {self.mode} has no use for keys, order_by or deleted", 'say mode="upsert", or leave them out'
-        elif len(set(folded)) < len(folded):
-            wrong = f"keys names a column twice: {', '.join(self.keys)}", "name each column once"
-        elif self.deleted is not None and self.deleted.lower() in {*folded, (self.order_by or "").lower()}:
-            wrong = f"deleted names {self.deleted!r}, which is a key or order_by", "use a boolean column of its own"
-        elif self.timeout_s <= 0:
-            wrong = f"timeout_s is {self.timeout_s}", "give seconds"
-        elif not 0 < self.lock_timeout_s <= _LONGEST_LOCK_S:
-            wrong = f"lock_timeout_s is {self.lock_timeout_s}", "give seconds; the server counts whole ones"
+        wrong = options._wrong()
         if wrong is not None:
             raise ConfigurationError(wrong[0], hint=wrong[1])
+        return options
+
+    def _wrong(self) -> tuple[str, str] | None:
+        for option, choices in _CHOICES.items():
+            if getattr(self, option) not in choices:
+                return f"unknown {option} {getattr(self, option)!r}", f"choose {' or '.join(choices)}"
+        if self.table.lower() in {RECEIPTS, WATERMARKS, INCOMING, LATEST}:
+            return f"table {self.table!r} is reserved", "choose another name"
+        if self.mode != "upsert" and (self.keys or self.order_by or self.deleted):
+            return f"mode {self.mode} has no use for keys, order_by or deleted", 'say mode="upsert", or leave them out'
+        if (wrong := wrong_keys(self.keys, self.mode, folded=str.lower)) is not None:
+            return wrong
+        reserved = {*map(str.lower, self.keys), (self.order_by or "").lower()}
+        if self.deleted is not None and self.deleted.lower() in reserved:
+            return f"deleted names {self.deleted!r}, which is a key or order_by", "use a boolean column of its own"
+        if self.timeout_s <= 0:
+            return f"timeout_s is {self.timeout_s}", "give seconds"
+        if not 0 < self.lock_timeout_s <= _LONGEST_LOCK_S:
+            return f"lock_timeout_s is {self.lock_timeout_s}", "give seconds; the server counts whole ones"
+        return None
 
     @property
     def target(self) -> str:

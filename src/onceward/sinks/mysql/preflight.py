@@ -18,6 +18,7 @@ from onceward.connections.mysql import LOST_CONNECTION, MySQLError, Session, lit
 from onceward.contracts import Receipt
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import Fingerprint, JobIdentity, JobName, RunId, TransactionName, new_generation
+from onceward.sinks.blocked import start_cut_off
 from onceward.sinks.mysql.blocked import explained, is_cut_off
 from onceward.sinks.mysql.compatibility import refuse_stream, refuse_table
 from onceward.sinks.mysql.facts import TargetFacts
@@ -152,9 +153,7 @@ class Readiness:
                 f"{where} does not answer: {error}", hint="see that the server runs", sink=self.receipts.sink
             )
         if is_cut_off(error):
-            return TargetUnavailable(
-                str(explained(error, self.options)), sink=self.receipts.sink, hint="let others finish, then start again"
-            )
+            return start_cut_off(str(explained(error, self.options)), sink=self.receipts.sink)
         hint = "check the user, its password, and that the database exists"
         if error.code == _NO_DATABASE:
             wanted = "SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE TEMPORARY TABLES"

@@ -20,7 +20,7 @@ from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.table import ask_server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
-from onceward.sinks.obstacles import Obstacle, refusal, standing
+from onceward.sinks.obstacles import Obstacle, refusal, refuse_mode, standing
 
 
 class MySQLSink(TemplateChoice):
@@ -75,11 +75,8 @@ class MySQLSink(TemplateChoice):
                 timeout_s=timeout_s,
                 lock_timeout_s=lock_timeout_s,
             )
-            if two_phase and mode != "append":
-                raise ConfigurationError(
-                    f"mode {mode} cannot wait in prepared transactions",
-                    hint="leave two_phase out: upserts and replacements go through the write-ahead log",
-                )
+            if two_phase:
+                refuse_mode(mode)
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
 

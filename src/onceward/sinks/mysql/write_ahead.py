@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -14,7 +13,6 @@ from onceward.contracts import (
     Finding,
     Receipt,
     RejectedRow,
-    Severity,
     SlotValues,
     TransactionalWriteAheadSink,
     TryAgain,
@@ -34,10 +32,9 @@ from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.rejected import find_rejected
 from onceward.sinks.mysql.session import connect
 from onceward.sinks.mysql.table import Table
+from onceward.sinks.obstacles import log_finding, warn_of_log
 from onceward.sinks.output_mode import by_mode
 from onceward.sinks.receipts import slots_to_send
-
-log = logging.getLogger("onceward")
 
 _PRIVILEGES = {"append": "INSERT", "replace": "INSERT, DELETE", "upsert": "SELECT, INSERT, UPDATE, DELETE"}
 
@@ -77,13 +74,12 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             ready.try_receipts(session)
             session.execute("ROLLBACK")
         if not self._is_asked_for:
-            text = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
-            log.warning(text, self.name, self._why)
+            warn_of_log(self.name, self._why)
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
         with Readiness(self._options, self._receipts).session() as session:
-            way = Finding("mechanism", Severity.OK, f"through the write-ahead log: {self._why}")
+            way = log_finding(self._why)
             return [way, *diagnose(session, is_two_phase=False)]
 
     # --- publish --------------------------------------------------------------------------------

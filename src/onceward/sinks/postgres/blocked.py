@@ -10,11 +10,11 @@ from typing import TypeGuard
 
 from onceward.connections.postgres import PostgresError, pooled
 from onceward.errors import TargetUnavailable
+from onceward.sinks.blocked import first_few, staging_cut_off
 from onceward.sinks.postgres.options import Options
 
 LOCK_TIMED_OUT = "55P03"
 _CANCELLED = "57014"
-_SHOWN = 3
 # What keeps rows out of a table: a lock on all of it, held or waited for before us; or else a key that an unfinished
 # transaction has added. Of those only the prepared ones are told, the others come and go.
 _IN_THE_WAY = """\
@@ -58,14 +58,8 @@ def staging_failed(
     error: PostgresError, options: Options, receipts: str, *, epoch: int, sink: str
 ) -> TargetUnavailable:
     """What a task fails with."""
-    hint = "raise timeout_s if the server is that slow; nothing is lost, the epoch is computed again"
-    if error.sqlstate == LOCK_TIMED_OUT:
-        hint = (
-            "let the others finish, or end them; nothing is lost, the epoch is computed again. If the table got a "
-            "unique index, foreign key or trigger while the job ran: start again, and its rows go through the "
-            "write-ahead log"
-        )
-    return TargetUnavailable(str(explained(error, options, receipts)), epoch=epoch, sink=sink, hint=hint)
+    why = str(explained(error, options, receipts))
+    return staging_cut_off(why, is_locked=error.sqlstate == LOCK_TIMED_OUT, epoch=epoch, sink=sink)
 
 
 def _in_the_way(options: Options, receipts: str) -> str:
@@ -73,6 +67,5 @@ def _in_the_way(options: Options, receipts: str) -> str:
         rows = session.run(_IN_THE_WAY, str(options.table), receipts)
         # A lock on the whole table explains it; without one, a key is left.
         found = [lock for whole, lock in rows if whole == rows[0][0]]
-        more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-        return "; in the way: " + ", ".join(found[:_SHOWN] + more) if found else ""
+        return "; in the way: " + first_few(found) if found else ""
     return ""

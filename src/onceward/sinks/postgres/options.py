@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onceward.connections.postgres import Address, quoted
 from onceward.errors import ConfigurationError
+from onceward.sinks.names import wrong_keys
 from onceward.sinks.postgres.receipts import RECEIPTS, WATERMARKS
 
 MODES = ("append", "upsert", "replace")
@@ -81,14 +81,10 @@ def _wrong_option(options: Options) -> tuple[str, str] | None:
     upsert = options.mode == "upsert"
     if options.mode not in MODES:
         return f"unknown mode {options.mode!r}", f"choose one of {', '.join(MODES)}"
-    if upsert and not options.keys:
-        return "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
-    if not upsert and options.keys:
-        return f"mode {options.mode} has no use for keys", 'say mode="upsert", or leave keys out'
-    if len(set(options.keys)) < len(options.keys):
-        return f"keys names a column twice: {', '.join(options.keys)}", "name each column once"
-    if options.receipts_schema is not None and (wrong := wrong_name(options.receipts_schema)):
-        return f"receipts_schema: {wrong}", f"use at most {_LONGEST_NAME} bytes, and no NUL"
+    if (wrong := wrong_keys(options.keys, options.mode)) is not None:
+        return wrong
+    if options.receipts_schema is not None and (why := wrong_name(options.receipts_schema)):
+        return f"receipts_schema: {why}", f"use at most {_LONGEST_NAME} bytes, and no NUL"
     for option, value in (("order_by", options.order_by), ("deleted", options.deleted)):
         if value is not None and not upsert:
             return f"mode {options.mode} has no use for {option}", f'say mode="upsert", or leave {option} out'
@@ -106,8 +102,3 @@ def wrong_name(name: str) -> str | None:
     if not name or "\0" in name:
         return f"{name!r} cannot be a name"
     return f"{name!r} is longer than PostgreSQL's names can be" if size > _LONGEST_NAME else None
-
-
-def as_names(keys: str | Sequence[str]) -> tuple[str, ...]:
-    """One name or several."""
-    return (keys,) if isinstance(keys, str) else tuple(keys)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from onceward.connections.postgres import Address, PostgresError, Session, acquire, quoted, release
 from onceward.errors import TargetRefused, TargetUnavailable
+from onceward.sinks.blocked import start_cut_off
 from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.compatibility import refuse_stream, refuse_table
 from onceward.sinks.postgres.facts import TargetFacts
@@ -76,11 +77,7 @@ def check(
         raise TargetRefused(refused.message, hint=refused.hint, sink=sink) from None
     except PostgresError as error:
         if is_cut_off(error):
-            raise TargetUnavailable(
-                str(explained(error, options, receipts.receipts_table)),
-                sink=sink,
-                hint="let others finish, then start again",
-            ) from None
+            raise start_cut_off(str(explained(error, options, receipts.receipts_table)), sink=sink) from None
         raise TargetRefused(
             f"{options.address} refuses: {error}", sink=sink, hint="grant what is missing, then start again"
         ) from None

@@ -11,9 +11,10 @@ from onceward.connections.postgres import LOCK_TIMEOUT_S, TIMEOUT_S, Address, Po
 from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import JobIdentity, default_sink_name
-from onceward.sinks.obstacles import refusal
+from onceward.sinks.names import as_names
+from onceward.sinks.obstacles import refusal, refuse_mode
 from onceward.sinks.postgres.obstacles import Room, ask
-from onceward.sinks.postgres.options import Options, TableName, as_names
+from onceward.sinks.postgres.options import Options, TableName
 from onceward.sinks.postgres.preflight import connected
 from onceward.sinks.postgres.two_phase import PostgresTwoPhaseSink
 from onceward.sinks.postgres.write_ahead import PostgresWriteAheadSink
@@ -70,11 +71,8 @@ class PostgresSink(TemplateChoice):
                 receipts_schema=receipts_schema,
                 triggers=as_names(triggers),
             )
-            if two_phase and mode != "append":
-                raise ConfigurationError(
-                    f"mode {mode} cannot wait in prepared transactions",
-                    hint="leave two_phase out: upserts and replacements go through the write-ahead log",
-                )
+            if two_phase:
+                refuse_mode(mode)
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
@@ -13,12 +12,12 @@ from onceward.contracts import (
     Finding,
     Receipt,
     RejectedRow,
-    Severity,
     SlotValues,
     TransactionalWriteAheadSink,
     Workload,
 )
 from onceward.identity import JobIdentity
+from onceward.sinks.obstacles import log_finding, warn_of_log
 from onceward.sinks.output_mode import by_mode
 from onceward.sinks.postgres.blocked import explained, is_cut_off
 from onceward.sinks.postgres.diagnose import diagnose
@@ -36,8 +35,6 @@ from onceward.sinks.postgres.rows import all_converted
 from onceward.sinks.postgres.table import Table
 from onceward.sinks.postgres.upsert import Upsert
 from onceward.sinks.receipts import slots_to_send
-
-log = logging.getLogger("onceward")
 
 
 class PostgresWriteAheadSink(TransactionalWriteAheadSink):
@@ -59,12 +56,11 @@ class PostgresWriteAheadSink(TransactionalWriteAheadSink):
         """See `Sink.check`."""
         check(self._options, self._receipts, self._facts, schema, output_mode=output_mode, sink=self.name)
         if not self._is_asked_for:
-            text = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"
-            log.warning(text, self.name, self._why)
+            warn_of_log(self.name, self._why)
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
-        yield Finding("mechanism", Severity.OK, f"through the write-ahead log: {self._why}")
+        yield log_finding(self._why)
         yield from diagnose(self._options.address, None)
 
     def send_transaction(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from onceward.connections.sqlite import SQLiteFile
 from onceward.errors import ConfigurationError
+from onceward.sinks.names import as_names, wrong_keys
 from onceward.sinks.sqlite.receipts import RECEIPTS, WATERMARKS
 from onceward.sinks.sqlite.table import folded
 
@@ -37,7 +38,7 @@ class Options:
     ) -> Options:
         """The settings, or a `ConfigurationError` that says which one is wrong."""
         file = SQLiteFile.parse(path, lock_timeout_s)
-        options = cls(file, table, mode, (keys,) if isinstance(keys, str) else tuple(keys), create_table)
+        options = cls(file, table, mode, as_names(keys), create_table)
         wrong = options._wrong()
         if wrong is not None:
             raise ConfigurationError(wrong[0], hint=wrong[1])
@@ -50,10 +51,4 @@ class Options:
             return f"table {self.table!r} is reserved", "choose another name"
         if self.mode not in MODES:
             return f"unknown mode {self.mode!r}", "choose append or upsert"
-        if self.mode == "upsert" and not self.keys:
-            return "an upsert needs keys", 'name the columns that tell rows apart: keys=["id"]'
-        if self.mode == "append" and self.keys:
-            return "mode append has no use for keys", 'say mode="upsert", or leave keys out'
-        if len({folded(key) for key in self.keys}) < len(self.keys):
-            return f"keys names a column twice: {', '.join(self.keys)}", "name each column once"
-        return None
+        return wrong_keys(self.keys, self.mode, folded=folded)
