@@ -362,6 +362,6 @@ def literal(text: str) -> str:
     return ("E" if is_escaped else "") + "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def listed(names: Sequence[str]) -> str:
+def columns_as_sql(names: Sequence[str]) -> str:
     """Quoted identifiers with commas between them."""
     return ", ".join(quoted(name) for name in names)

@@ -12,7 +12,16 @@ from onceward.errors import TargetRefused
 from onceward.sinks.mysql.encode import refused_type
 from onceward.sinks.mysql.options import MODES, Options, why_no_identifier
 from onceward.sinks.mysql.receipts import RECEIPTS_KEYS
-from onceward.sinks.mysql.table import Column, Index, Server, Table, columns_as_sql, declared, has_fractions
+from onceward.sinks.mysql.table import (
+    Column,
+    Index,
+    Server,
+    Table,
+    add_columns,
+    columns_as_sql,
+    declared,
+    has_fractions,
+)
 from onceward.sinks.output_mode import refuse_output_mode
 from onceward.sinks.spark_types import spark_type
 
@@ -78,10 +87,9 @@ def refuse_table(table: Table, options: Options, schema: pa.Schema, server: Serv
     stream = {field.name.lower(): field for field in schema}
     missing = [field for name, field in stream.items() if name not in table.columns]
     if missing:
-        additions = ", ".join(f"ADD COLUMN {columns_as_sql([f.name])} {declared(f.type, server)}" for f in missing)
         raise TargetRefused(
             f"table {options.table!r} has no column {', '.join(field.name for field in missing)}",
-            hint=f"run: ALTER TABLE {target} {additions}; or select other columns in the query",
+            hint=f"run: {add_columns(target, missing, server)}; or select other columns in the query",
         )
     required = [column for name, column in table.columns.items() if column.is_required and name not in stream]
     if required:

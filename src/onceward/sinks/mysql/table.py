@@ -212,6 +212,12 @@ def create_table(target: str, schema: pa.Schema, keys: Sequence[str], server: Se
     return f"CREATE TABLE {target} ({', '.join(columns)}) ENGINE=InnoDB"
 
 
+def add_columns(target: str, fields: Sequence[pa.Field], server: Server) -> str:
+    """The statement that adds columns for these fields."""
+    additions = ", ".join(f"ADD COLUMN {quoted(field.name)} {declared(field.type, server)}" for field in fields)
+    return f"ALTER TABLE {target} {additions}"
+
+
 def columns_as_sql(names: Sequence[str]) -> str:
     """A list of quoted identifiers."""
     return ", ".join(quoted(name) for name in names)

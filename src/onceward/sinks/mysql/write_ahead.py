@@ -110,7 +110,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             if waiting:
                 table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
-                self._empty(session)
+                self._clear(session)
                 self._write_or_reject(session, waiting, table, checkpoint_id)
             for slot in waiting:
                 if slot.receipt is not None:
@@ -134,7 +134,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         found = self._receipts.slots_in(session, job, epoch)
         return slots_to_send(slots, found, settled=settled)
 
-    def _empty(self, session: Session) -> None:
+    def _clear(self, session: Session) -> None:
         """For a replacement. Not TRUNCATE, which would commit what is not whole yet."""
         if self._options.mode == "replace":
             try:
@@ -179,7 +179,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             session.execute("START TRANSACTION")
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
-            self._empty(session)
+            self._clear(session)
             return find_rejected(session, self._options, waiting, lambda part: self._write(session, [part], table))
 
     # --- receipts -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onceward.connections.postgres import PostgresError, Session, listed
+from onceward.connections.postgres import PostgresError, Session, columns_as_sql
 from onceward.sinks.postgres.equality import Keys, keys_of
 from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.options import STAGE, Options
@@ -60,7 +60,7 @@ class InsertOnlyPath:
             (ready,) = self._plain(table, [some])
         except _NotPlain:
             return False
-        columns = listed(keys.columns)
+        columns = columns_as_sql(keys.columns)
         session.run(f"CREATE TEMPORARY TABLE {STAGE} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA")
         session.copy(STAGE, None, pa.Table.from_batches([ready.select(keys.columns)]))
         # OFFSET keeps the planner from reading the whole table for a join.

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from onceward.connections.postgres import PostgresError, listed, quoted
+from onceward.connections.postgres import PostgresError, columns_as_sql, quoted
 from onceward.sinks.arrow_types import is_bytes, is_text
 from onceward.sinks.postgres.options import Options, TableName
 
@@ -249,7 +249,7 @@ def create_table(options: Options, schema: pa.Schema) -> str:
     """The statement that makes a table for this stream."""
     fields = [field for field in schema if field.name != options.deleted]
     columns = [f"{quoted(field.name)} {_declared(field)}" for field in fields]
-    columns += [f"UNIQUE ({listed(options.keys)})"] if options.keys else []
+    columns += [f"UNIQUE ({columns_as_sql(options.keys)})"] if options.keys else []
     return f"CREATE TABLE {options.table} ({', '.join(columns)})"
 
 

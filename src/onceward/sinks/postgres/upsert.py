@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onceward.connections.postgres import PostgresError, Session, listed, quoted
+from onceward.connections.postgres import PostgresError, Session, columns_as_sql, quoted
 from onceward.sinks.postgres.encode import Encoder, encoders
 from onceward.sinks.postgres.equality import keys_of
 from onceward.sinks.postgres.fast_path import FastPath
@@ -70,8 +70,9 @@ class Upsert:
 
     def _make_stage(self) -> None:
         """Of exactly the columns' types, but without what the table demands of its rows: that comes with the INSERT."""
+        columns = columns_as_sql(self._columns)
         self._session.run(
-            f"CREATE TEMPORARY TABLE {STAGE} ON COMMIT DROP AS SELECT {listed(self._columns)}, 0::bigint AS {ROW}, "
+            f"CREATE TEMPORARY TABLE {STAGE} ON COMMIT DROP AS SELECT {columns}, 0::bigint AS {ROW}, "
             f"false AS {DELETED} FROM {self._table} WITH NO DATA"
         )
 
@@ -152,13 +153,13 @@ class Upsert:
             )
 
     def _insert(self, source: str) -> str:
-        columns = listed(self._columns)
+        columns = columns_as_sql(self._columns)
         return f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {source}"
 
     def _on_conflict(self) -> str:
         changes = ", ".join(f"{quoted(column)} = excluded.{quoted(column)}" for column in self._changed)
         action = f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
-        return f"ON CONFLICT ({listed(self._keys.columns)}) {action}"
+        return f"ON CONFLICT ({columns_as_sql(self._keys.columns)}) {action}"
 
     def _column(self, name: str) -> str:
         column = self._table.column(name)
