@@ -54,6 +54,11 @@ def refuse_mode(mode: str) -> None:
         )
 
 
+def asked_for_log(mode: str) -> str:
+    """Why rows go through the write-ahead log where that was asked for: by the mode, or by the option."""
+    return "two_phase=False" if mode == "append" else f"as every {mode}"
+
+
 def warn_of_log(sink: str, why: str) -> None:
     """At a start where nobody asked for the write-ahead log."""
     text = "sink %r: appends go through the write-ahead log: %s (with two_phase=False this is not told)"

@@ -22,6 +22,7 @@ from onceward.sinks.mysql.table import (
     declared,
     has_fractions,
 )
+from onceward.sinks.names import refuse_alike
 from onceward.sinks.output_mode import refuse_output_mode
 from onceward.sinks.spark_types import spark_type
 
@@ -37,15 +38,8 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 def refuse_stream(schema: pa.Schema, options: Options, *, output_mode: str) -> None:
     """Raise `TargetRefused` for what can be seen without the table."""
     refuse_output_mode(output_mode, options.mode, modes=MODES)
+    refuse_alike(schema.names, folded=str.lower, target="MySQL")
     names = [name.lower() for name in schema.names]
-    doubled = [name for name in schema.names if names.count(name.lower()) > 1]
-    if doubled or not schema.names:
-        raise TargetRefused(
-            f"the stream's columns {', '.join(doubled)} are one column to MySQL, which ignores case"
-            if doubled
-            else "the stream has no columns",
-            hint="rename or add columns in the query",
-        )
     wanted = {"key": options.keys, "order_by": (options.order_by,), "deleted": (options.deleted,)}
     for option, columns in wanted.items():
         missing = [name for name in columns if name is not None and name.lower() not in names]

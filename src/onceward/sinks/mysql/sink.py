@@ -20,7 +20,7 @@ from onceward.sinks.mysql.receipts import Receipts
 from onceward.sinks.mysql.table import ask_server
 from onceward.sinks.mysql.two_phase import MySQLTwoPhaseSink
 from onceward.sinks.mysql.write_ahead import MySQLWriteAheadSink
-from onceward.sinks.obstacles import Obstacle, refusal, refuse_mode, standing
+from onceward.sinks.obstacles import Obstacle, asked_for_log, refusal, refuse_mode, standing
 
 
 class MySQLSink(TemplateChoice):
@@ -84,7 +84,7 @@ class MySQLSink(TemplateChoice):
         """See `TemplateChoice.choose`."""
         is_asked_for = self._options.mode != "append" or self.two_phase is False
         found: tuple[Obstacle, ...] = ()
-        why: str | None = "two_phase=False" if self._options.mode == "append" else f"as every {self._options.mode}"
+        why: str | None = asked_for_log(self._options.mode)
         if not is_asked_for:
             found = self._obstacles()
             why = standing(found)

@@ -12,7 +12,7 @@ from onceward.contracts import AnySink, Receipt, TemplateChoice
 from onceward.errors import ConfigurationError, TargetRefused
 from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.names import as_names
-from onceward.sinks.obstacles import refusal, refuse_mode
+from onceward.sinks.obstacles import asked_for_log, refusal, refuse_mode
 from onceward.sinks.postgres.obstacles import Room, ask
 from onceward.sinks.postgres.options import Options, TableName
 from onceward.sinks.postgres.preflight import connected
@@ -79,10 +79,7 @@ class PostgresSink(TemplateChoice):
     def choose(self) -> AnySink:
         """See `TemplateChoice.choose`."""
         is_asked_for = self._options.mode != "append" or self.two_phase is False
-        room, why = (
-            Room(0, ()),
-            "two_phase=False" if self._options.mode == "append" else f"as every {self._options.mode}",
-        )
+        room, why = Room(0, ()), asked_for_log(self._options.mode)
         if not is_asked_for:
             room = self._ask()
             why = room.why_not() or ""

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from onceward.errors import TargetRefused
+from onceward.sinks.names import refuse_alike
 from onceward.sinks.output_mode import refuse_output_mode
 from onceward.sinks.spark_types import spark_type
 from onceward.sinks.sqlite.encode import refused_type
@@ -16,15 +17,8 @@ from onceward.sinks.sqlite.table import Column, Table, create_index, folded
 def refuse_stream(schema: pa.Schema, options: Options, *, output_mode: str) -> None:
     """Raise `TargetRefused` for what can be seen without the table."""
     refuse_output_mode(output_mode, options.mode, modes=MODES)
+    refuse_alike(schema.names, folded=folded, target="SQLite")
     names = [folded(name) for name in schema.names]
-    doubled = [name for name in schema.names if names.count(folded(name)) > 1]
-    if doubled or not schema.names:
-        raise TargetRefused(
-            f"the stream's columns {', '.join(doubled)} are one column to SQLite, which ignores case"
-            if doubled
-            else "the stream has no columns",
-            hint="rename or add columns in the query",
-        )
     missing = [key for key in options.keys if folded(key) not in names]
     if missing:
         raise TargetRefused(
