@@ -52,6 +52,11 @@ CHANGES: dict[str, tuple[str, str]] = {
         "ALTER TABLE ~.rows ADD n int NOT NULL DEFAULT 0; ALTER TABLE ~.rows ALTER n DROP DEFAULT",
         "columns that need a value was not there",
     ),
+    "columns that need a value": (
+        "ALTER TABLE ~.rows ADD n int NOT NULL DEFAULT 0, ADD m int NOT NULL DEFAULT 0; "
+        "ALTER TABLE ~.rows ALTER n DROP DEFAULT, ALTER m DROP DEFAULT",
+        "columns that need a value was not there and is m; n",
+    ),
     "table gone": ("DROP TABLE ~.rows", "does not exist"),
     "receipts unlogged": ("ALTER TABLE ~.onceward_receipts SET UNLOGGED", "onceward_receipts was"),
 }

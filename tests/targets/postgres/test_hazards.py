@@ -159,3 +159,8 @@ def test_receipts_that_would_not_be_there_or_not_be_found_are_refused(
     chosen(place, UPSERT, [KEYED])
     with pytest.raises(TargetRefused, match=says):
         chosen(place, UPSERT, statements)
+    # A command publishes by sinks that no start has checked.
+    unchecked = place.sink(**UPSERT).choose()
+    with pytest.raises(TargetRefused, match=says):
+        deliver(unchecked, [rows([1])])
+    assert place.rows() == []

@@ -110,7 +110,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             if waiting:
                 table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
-                self._clear(session)
+                self._clear(session, checkpoint_id)
                 self._write_or_reject(session, waiting, table, checkpoint_id)
             for slot in waiting:
                 if slot.receipt is not None:
@@ -134,7 +134,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
         found = self._receipts.slots_in(session, job, epoch)
         return slots_to_send(slots, found, settled=settled)
 
-    def _clear(self, session: Session) -> None:
+    def _clear(self, session: Session, epoch: int) -> None:
         """For a replacement. Not TRUNCATE, which would commit what is not whole yet."""
         if self._options.mode == "replace":
             try:
@@ -143,7 +143,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
                 if classify(error) is not ErrorClass.ROW:
                     raise
                 # A row of the table, not of the epoch: a foreign key refers to it, or a trigger keeps it.
-                raise changed(error, self._options.table, sink=self.name) from error
+                raise changed(error, self._options.table, epoch=epoch, sink=self.name) from error
 
     def _write_or_reject(self, session: Session, slots: Sequence[SlotValues], table: Table, epoch: int) -> None:
         try:
@@ -179,7 +179,7 @@ class MySQLWriteAheadSink(TransactionalWriteAheadSink):
             session.execute("START TRANSACTION")
             waiting = self._without_receipt(session, slots, job, checkpoint_id)
             table = self._facts.confirm(session, self._schema(waiting), epoch=checkpoint_id)
-            self._clear(session)
+            self._clear(session, checkpoint_id)
             return find_rejected(session, self._options, waiting, lambda part: self._write(session, [part], table))
 
     # --- receipts -------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ class TargetFacts:
         now = facts_of(table, receipts, self._options, self._filled)
         if self.facts is None:
             refuse_hazards(table, self._options)
+            for one in receipts:
+                refuse_bad_receipts(one)
             self.facts = now
         refuse_change(self.facts, now, epoch=epoch)
         return table
@@ -93,8 +95,9 @@ def facts_of(
     for column in table.columns.values():
         if filled is None or column.name in filled:
             facts[f"column {column.name}"] = _type_of(column)
-        elif column.is_required:
-            facts["columns that need a value"] = column.name
+    others = [column for column in table.columns.values() if filled is not None and column.name not in filled]
+    if required := [column.name for column in others if column.is_required]:
+        facts["columns that need a value"] = _listed(required)
     return facts | {one.name: ", ".join([str(one), _persistence(one), *acting_on(one)]) for one in receipts}
 
 
