@@ -18,7 +18,7 @@ from onceward.errors import TargetChanged
 from onceward.sinks import RedisSink
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.redis import apply
-from onceward.sinks.redis.errors import BY_CODE, BY_TEXT, classify
+from onceward.sinks.redis.errors import CLASSES_BY_CODE, CLASSES_BY_TEXT, classify
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
 from onceward.testing.servers import RedisCluster, RedisServer
 
@@ -175,7 +175,7 @@ def documented() -> dict[str, str]:
 
 
 def test_the_page_has_the_table_that_the_code_has() -> None:
-    table = {word: found.value for word, found in {**BY_CODE, **BY_TEXT}.items()}
+    table = {word: found.value for word, found in {**CLASSES_BY_CODE, **CLASSES_BY_TEXT}.items()}
     assert documented() == table
 
 

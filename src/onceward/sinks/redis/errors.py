@@ -17,7 +17,7 @@ from onceward.sinks.error_class import ErrorClass
 
 _RETRY, _TARGET = ErrorClass.RETRY, ErrorClass.TARGET
 
-BY_CODE: dict[str, ErrorClass] = {
+CLASSES_BY_CODE: dict[str, ErrorClass] = {
     "MOVED": _RETRY,
     "ASK": _RETRY,
     "TRYAGAIN": _RETRY,
@@ -39,7 +39,7 @@ BY_CODE: dict[str, ErrorClass] = {
 }
 """By the first word of what the server says. WRONGTYPE is about a receipts key: those of rows are looked at before."""
 
-BY_TEXT: dict[str, ErrorClass] = {
+CLASSES_BY_TEXT: dict[str, ErrorClass] = {
     "non local key": _RETRY,
     "Script killed by user": _RETRY,
     "max number of clients": _RETRY,
@@ -58,9 +58,9 @@ _HINT = "check user, password and settings of the server, then start again; noth
 def classify(error: Exception) -> ErrorClass:
     """One of the four. Connections that fail or time out are tried again: the receipt says whether rows went in."""
     code = code_of(error)
-    if code in BY_CODE:
-        return BY_CODE[code]
-    for text, found in BY_TEXT.items():
+    if code in CLASSES_BY_CODE:
+        return CLASSES_BY_CODE[code]
+    for text, found in CLASSES_BY_TEXT.items():
         if text in str(error):
             return found
     exceptions = driver().exceptions
@@ -94,18 +94,26 @@ def code_of(error: Exception) -> str:
     return found.group(1) if found else ""
 
 
+def translated(error: Exception, address: str) -> Exception:
+    """The error as the publisher understands it; the same one when nobody knows what it means."""
+    match classify(error):
+        case ErrorClass.RETRY:
+            return TryAgain(f"Redis at {address}: {type(error).__name__}: {error}")
+        case ErrorClass.TARGET:
+            return TargetChanged(
+                f"Redis at {address} does not let this job go on: {error}", hint=_HINTS.get(code_of(error), _HINT)
+            )
+        case _:
+            return error
+
+
 @contextmanager
-def translated(address: str) -> Iterator[None]:
+def translating(address: str) -> Iterator[None]:
     """Let errors of the server leave as what they mean; one that is in no table leaves as it is."""
     try:
         yield
     except (driver().RedisError, NoServer) as error:
-        match classify(error):
-            case ErrorClass.RETRY:
-                raise TryAgain(f"Redis at {address}: {type(error).__name__}: {error}") from error
-            case ErrorClass.TARGET:
-                raise TargetChanged(
-                    f"Redis at {address} does not let this job go on: {error}", hint=_HINTS.get(code_of(error), _HINT)
-                ) from error
-            case _:
-                raise
+        meant = translated(error, address)
+        if meant is error:
+            raise
+        raise meant from error

@@ -30,7 +30,7 @@ from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.redis.apply import Delivery
 from onceward.sinks.redis.compatibility import adds_fractions, refuse_unless_fitting
 from onceward.sinks.redis.diagnose import diagnose
-from onceward.sinks.redis.errors import classify, translated
+from onceward.sinks.redis.errors import classify, translating
 from onceward.sinks.redis.facts import TargetFacts
 from onceward.sinks.redis.options import DEFAULT_PREFIX, make_layout
 from onceward.sinks.redis.preflight import refuse_unless_able
@@ -146,7 +146,7 @@ class RedisSink(TransactionalWriteAheadSink):
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. The script looks at them again, in the first step of an epoch on each server."""
-        with translated(self.address), self._opened() as connection:
+        with translating(self.address), self._opened() as connection:
             return self._facts_of(connection).named()
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
@@ -185,7 +185,7 @@ class RedisSink(TransactionalWriteAheadSink):
     def _delivery(self, job: JobIdentity, epoch: int) -> Iterator[Delivery]:
         with (
             attributed(sink=self.name, epoch=epoch, when_rejected=RowsRejected.hint_for("the key in Redis")),
-            translated(self.address),
+            translating(self.address),
             self._opened() as connection,
         ):
             yield Delivery(
