@@ -174,7 +174,7 @@ class Delivery:
                     epoch=epoch,
                 )
             case "changed":
-                self.facts.refuse(details[0], keeps_journal=details[1] == "1", epoch=epoch)
+                self.facts.confirm(details[0], keeps_journal=details[1] == "1", epoch=epoch)
             case "other":
                 raise rolled_back(int(details[0]), epoch=epoch)
             case _:

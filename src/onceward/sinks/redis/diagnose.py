@@ -18,7 +18,7 @@ def diagnose(connection: RedisConnection, *, expires: bool) -> Iterator[Finding]
     yield Finding(
         "server", Severity.OK, f"{what} {connection.info.get('redis_version')}, role {connection.info.get('role')}"
     )
-    facts = TargetFacts.asked(connection)
+    facts = TargetFacts.take(connection)
     yield _eviction(facts, limit=int(connection.info.get("maxmemory") or 0), expires=expires)
     yield _journal(facts)
     settings = _settings(connection)
@@ -42,7 +42,7 @@ def _settings(connection: RedisConnection) -> Mapping[str, Any] | None:
 
 
 def _eviction(facts: TargetFacts, *, limit: int, expires: bool) -> Finding:
-    policy = facts.named()[POLICY]
+    policy = facts.facts()[POLICY]
     if any(one.startswith("allkeys") for one in facts.policies):
         detail = f"{policy}: the server may evict any key when memory is short, receipts too, and rows go in twice then"
         return Finding(POLICY, Severity.ERROR, detail, "CONFIG SET maxmemory-policy noeviction; and in redis.conf")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from onceward.connections.redis import RedisConnection
@@ -11,6 +11,11 @@ from onceward.contracts import refuse_change
 
 POLICY = "maxmemory-policy"
 JOURNAL = "append-only file"
+
+
+def facts_of(policies: Iterable[str], *, keeps_journal: bool) -> dict[str, str]:
+    """For a person, and for the manifests."""
+    return {POLICY: ", ".join(policies), JOURNAL: "on" if keeps_journal else "off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +32,22 @@ class TargetFacts:
         return cls(tuple(sorted(policies)), all(bool(info.get("aof_enabled")) for info in infos))
 
     @classmethod
-    def asked(cls, connection: RedisConnection) -> TargetFacts:
-        """Of a single server without asking it: it has told when the connection was opened."""
+    def take(cls, connection: RedisConnection) -> TargetFacts:
+        """As they are now. A single server is not asked: it has told when the connection was opened."""
         return cls.of(
             [client.info() for client in connection.primaries()] if connection.is_cluster else [connection.info]
         )
 
-    def named(self) -> dict[str, str]:
-        """For a person, and for the manifests."""
-        return {POLICY: ", ".join(self.policies), JOURNAL: "on" if self.keeps_journal else "off"}
+    def facts(self) -> dict[str, str]:
+        """See `facts_of`."""
+        return facts_of(self.policies, keeps_journal=self.keeps_journal)
 
     def argument(self) -> str:
         """As the script compares them with what it finds."""
         return f"{','.join(self.policies)} {int(self.keeps_journal)}"
 
-    def refuse(self, policy: str, *, keeps_journal: bool, epoch: int) -> None:
-        """Raise `TargetChanged` when a server is not as it was. A journal that is new is no harm."""
-        now = replace(
-            self,
-            policies=self.policies if policy in self.policies else (policy,),
-            keeps_journal=self.keeps_journal and keeps_journal,
-        )
-        refuse_change(self.named(), now.named(), epoch=epoch)
+    def confirm(self, policy: str, *, keeps_journal: bool, epoch: int) -> None:
+        """Raise `TargetChanged` when a server, as the script found it, is not as it was. A new journal is no harm."""
+        policies = self.policies if policy in self.policies else (policy,)
+        now = facts_of(policies, keeps_journal=self.keeps_journal and keeps_journal)
+        refuse_change(self.facts(), now, epoch=epoch)

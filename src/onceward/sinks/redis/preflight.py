@@ -26,7 +26,7 @@ def refuse_unless_able(
         raise TargetRefused("the server is a replica", hint="give the URL of the primary")
     if connection.is_cluster and database:
         raise TargetRefused(f"a cluster has no database {database}", hint="leave the number out of the URL")
-    facts = TargetFacts.asked(connection)
+    facts = TargetFacts.take(connection)
     for policy in facts.policies:
         if policy.startswith("allkeys"):
             raise TargetRefused(

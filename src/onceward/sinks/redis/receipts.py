@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from onceward.connections.redis import RedisConnection, tags
-from onceward.contracts import SlotValues
+from onceward.contracts import Receipt, SlotValues
 from onceward.errors import OutputLost
-from onceward.identity import Fingerprint, Generation
+from onceward.identity import Fingerprint, Generation, JobName, SinkName
 from onceward.sinks.receipts import is_in
 from onceward.sinks.redis.scripts import RAISE_WATERMARK
 
@@ -77,15 +77,23 @@ def entries(client: redis.Redis, key: str) -> Iterator[Entry]:
     yield from (entry for entry in read.values() if entry is not None)
 
 
+def all_receipts(connection: RedisConnection, key: str, job: JobName, sink: SinkName) -> list[Receipt]:
+    """Every receipt under this key, as the protocol knows it: a slot of which only a part is in has one too."""
+    return [
+        Receipt(job, entry.generation, sink, entry.epoch, entry.slot, entry.fingerprint, entry.is_in)
+        for entry in entries(connection.client(key), key)
+    ]
+
+
 def rows_in(client: redis.Redis, slots: Sequence[SlotValues], scope: Scope) -> list[int]:
     """How many rows of each slot the target has; the script looks again before it writes."""
     fields = [scope.field(values.slot) for values in slots]
-    settled, *found = _read(client, scope, fields)
+    watermark, *found = _read(client, scope, fields)
     rows = []
     for values, field, value in zip(slots, fields, found, strict=True):
         entry = None if value is None else Entry.parse(field.encode(), value)
         proofs = [] if entry is None else [entry.fingerprint]
-        if values.receipt is None or not is_in(values.receipt, proofs, settled=_number(settled)):
+        if values.receipt is None or not is_in(values.receipt, proofs, settled=_number(watermark)):
             rows.append(0)
         elif entry is None or entry.is_in:
             rows.append(ALL)
@@ -122,8 +130,8 @@ def refuse_torn(state: str, *, slot: int, epoch: int) -> None:
         )
 
 
-def _number(settled: bytes | None) -> int:
-    return -1 if settled is None else int(settled)
+def _number(watermark: bytes | None) -> int:
+    return -1 if watermark is None else int(watermark)
 
 
 def forget_below(connection: RedisConnection, key: str, generation: Generation, below: int) -> None:

@@ -34,7 +34,7 @@ from onceward.sinks.redis.errors import classify, translating
 from onceward.sinks.redis.facts import TargetFacts
 from onceward.sinks.redis.options import DEFAULT_PREFIX, make_layout
 from onceward.sinks.redis.preflight import refuse_unless_able
-from onceward.sinks.redis.receipts import Scope, entries, forget_below, key_of
+from onceward.sinks.redis.receipts import Scope, all_receipts, forget_below, key_of
 from onceward.sinks.redis.rejected import find_rejected
 
 _BAD_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
@@ -147,7 +147,7 @@ class RedisSink(TransactionalWriteAheadSink):
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. The script looks at them again, in the first step of an epoch on each server."""
         with translating(self.address), self._opened() as connection:
-            return self._facts_of(connection).named()
+            return self._facts_of(connection).facts()
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
@@ -157,7 +157,7 @@ class RedisSink(TransactionalWriteAheadSink):
     def _facts_of(self, connection: RedisConnection) -> TargetFacts:
         """As `check` found them; by a command that checks nothing, as they are now."""
         if self._facts is None:
-            self._facts = TargetFacts.asked(connection)
+            self._facts = TargetFacts.take(connection)
         return self._facts
 
     def _database(self) -> int:
@@ -209,18 +209,7 @@ class RedisSink(TransactionalWriteAheadSink):
         """
         with self._opened() as connection:
             key = key_of(self.receipts_prefix, job.name, self.name)
-            return [
-                Receipt(
-                    job.name,
-                    entry.generation,
-                    self.name,
-                    entry.epoch,
-                    entry.slot,
-                    entry.fingerprint,
-                    entry.is_in,
-                )
-                for entry in entries(connection.client(key), key)
-            ]
+            return all_receipts(connection, key, job.name, self.name)
 
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""
