@@ -15,7 +15,7 @@ from onceward.sinks.receipts import rolled_back
 from onceward.sinks.redis import commands, receipts
 from onceward.sinks.redis.cluster import Group, groups
 from onceward.sinks.redis.facts import TargetFacts
-from onceward.sinks.redis.options import Layout
+from onceward.sinks.redis.options import Options
 from onceward.sinks.redis.packing import packed_texts
 from onceward.sinks.redis.parts import Piece, parts, piece_of, pieces
 from onceward.sinks.redis.receipts import Scope
@@ -33,10 +33,8 @@ class Delivery:
 
     connection: RedisConnection
     scope: Scope
-    layout: Layout
+    options: Options
     facts: TargetFacts
-    max_rows_per_script: int | None
-    skips_null_keys: bool
     _looked_at: set[int] = field(default_factory=set)
 
     def apply(self, slots: Sequence[SlotValues]) -> bool:
@@ -47,16 +45,11 @@ class Delivery:
         """Let the script look at rows as if it were to write them; raises what it would raise, and writes nothing."""
         bare = replace(values, receipt=None)
         if not self.connection.is_cluster:
-            cut = pieces(
-                [bare], [0], self.layout, max_rows_per_script=self.max_rows_per_script, skips=self.skips_null_keys
-            )
-            for part in parts(cut, max_rows_per_script=self.max_rows_per_script):
+            for part in parts(pieces([bare], [0], self.options), self.options):
                 arguments = self._arguments(self.scope, part, is_trial=True)
                 self._is_done(self.connection.run(self.connection.seed, APPLY, self.scope.key, *arguments))
             return
-        for group in groups(
-            bare, self.layout, max_rows_per_script=self.max_rows_per_script, skips=self.skips_null_keys
-        ):
+        for group in groups(bare, self.options):
             client, own = (
                 self.connection.client_of(group.hash_slot),
                 receipts.scope_of_group(self.scope, group.hash_slot),
@@ -69,14 +62,8 @@ class Delivery:
         seed = self.connection.seed
         already = receipts.rows_in(seed, slots, self.scope)
         missing = [(values, rows) for values, rows in zip(slots, already, strict=True) if rows < receipts.ALL]
-        cut = pieces(
-            [values for values, _ in missing],
-            [rows for _, rows in missing],
-            self.layout,
-            max_rows_per_script=self.max_rows_per_script,
-            skips=self.skips_null_keys,
-        )
-        return all(self._apply_part(seed, part) for part in parts(cut, max_rows_per_script=self.max_rows_per_script))
+        cut = pieces([values for values, _ in missing], [rows for _, rows in missing], self.options)
+        return all(self._apply_part(seed, part) for part in parts(cut, self.options))
 
     def _to_cluster(self, slots: Sequence[SlotValues]) -> bool:
         """Slot after slot, and of each one hash slot after the other; its own receipt stands around them."""
@@ -84,9 +71,7 @@ class Delivery:
         for values, already in zip(slots, receipts.rows_in(home, slots, self.scope), strict=True):
             if already == receipts.ALL:
                 continue
-            cut = partial(
-                groups, values, self.layout, max_rows_per_script=self.max_rows_per_script, skips=self.skips_null_keys
-            )
+            cut = partial(groups, values, self.options)
             try:
                 grouped = list(cut())
             except RowsRejected as error:
@@ -133,9 +118,9 @@ class Delivery:
         looks_at: redis.Redis | None = None,
         is_trial: bool = False,
     ) -> list[str | int | bytes]:
-        packed = [piece.packed for piece in part if piece.packed is not None]
+        packed, layout = [piece.packed for piece in part if piece.packed is not None], self.options.layout
         fractions = any(rows.adds_fractions for rows in packed)
-        needed = commands.writing(self.layout, fractions=fractions, nulls=not all(rows.is_plain for rows in packed))
+        needed = commands.writing(layout, fractions=fractions, nulls=not all(rows.is_plain for rows in packed))
         # A server's facts are looked at once an epoch, by the first call that writes there.
         looks = looks_at is not None and id(looks_at) not in self._looked_at
         self._looked_at.add(id(looks_at))
@@ -143,14 +128,14 @@ class Delivery:
             scope.generation,
             scope.epoch,
             datetime.now(UTC).isoformat(timespec="seconds"),
-            self.layout.kind,
+            layout.kind,
             int(fractions),
-            "" if self.layout.ttl_ms is None else self.layout.ttl_ms,
-            self.layout.key.literal or "",
+            "" if layout.ttl_ms is None else layout.ttl_ms,
+            layout.key.literal or "",
             int(in_cluster),
             packed_texts(packed[0].names if packed else ()),
             commands.packed(needed),
-            self.layout.key.prefix or self.scope.key,
+            layout.key.prefix or self.scope.key,
             self.facts.argument() if looks else "",
             int(is_trial),
         ]

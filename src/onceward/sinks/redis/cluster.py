@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from onceward.connections.redis import hash_slot
 from onceward.contracts import SlotValues
-from onceward.sinks.redis.options import Layout
+from onceward.sinks.redis.options import Layout, Options
 from onceward.sinks.redis.parts import Piece, piece_of
 from onceward.sinks.redis.rows import PackedRows, pack
 
@@ -30,10 +30,8 @@ class Group:
 
 def groups(
     values: SlotValues,
-    layout: Layout,
+    options: Options,
     *,
-    max_rows_per_script: int | None,
-    skips: bool,
     rows_in: Callable[[int], int] = lambda hash_slot: 0,
 ) -> Iterator[Group]:
     """The slot's rows by hash slot; inside a group they keep their order. The whole slot is in memory meanwhile.
@@ -42,7 +40,7 @@ def groups(
     """
     packed, first = [], 0
     for batch in values.read():
-        packed.append(pack(batch, layout, skips_null_keys=skips, first_row=first))
+        packed.append(pack(batch, options.layout, skips_null_keys=options.skips_null_keys, first_row=first))
         first += batch.num_rows
     packed = [rows for rows in packed if len(rows)]
     if not packed:
@@ -50,16 +48,15 @@ def groups(
     is_plain, is_suspect = all(rows.is_plain for rows in packed), any(rows.is_suspect for rows in packed)
     sample = replace(packed[0], keys=None, is_plain=is_plain, is_suspect=is_suspect)
     rows = pa.concat_arrays([each.rows.cast(pa.large_binary()) for each in packed])
-    numbers = np.concatenate([_hash_slots(each, layout) for each in packed])
+    numbers = np.concatenate([_hash_slots(each, options.layout) for each in packed])
     order = np.argsort(numbers, kind="stable")
     rows, numbers = rows.take(pa.array(order)), numbers[order]
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     for start, end in pairwise(bounds):
         group = rows.slice(start, end - start)
         first = min(rows_in(int(numbers[start])), len(group))
-        yield Group(
-            int(numbers[start]), tuple(_pieces(values, group, sample, first, max_rows_per_script or len(group)))
-        )
+        rows_at_once = options.max_rows_per_script or len(group)
+        yield Group(int(numbers[start]), tuple(_pieces(values, group, sample, first, rows_at_once)))
 
 
 def _hash_slots(packed: PackedRows, layout: Layout) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

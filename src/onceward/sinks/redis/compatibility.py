@@ -7,12 +7,13 @@ import pyarrow.types as pt
 
 from onceward.errors import TargetRefused
 from onceward.sinks.redis.encode import refused_type
-from onceward.sinks.redis.options import Layout
+from onceward.sinks.redis.options import Layout, Options
 from onceward.sinks.spark_types import spark_type
 
 
-def refuse_unless_fitting(layout: Layout, schema: pa.Schema, *, output_mode: str) -> None:
+def refuse_stream(schema: pa.Schema, options: Options, *, output_mode: str) -> None:
     """Raise `TargetRefused`, naming the column, when rows of this schema cannot be written."""
+    layout = options.layout
     doubled = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if doubled:
         raise TargetRefused(f"the stream has several columns {doubled[0]!r}", hint="rename them in the query")

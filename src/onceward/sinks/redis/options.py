@@ -1,14 +1,16 @@
-"""What one row writes: the checked options of a Redis sink. Nothing here connects."""
+"""What the user asked for, checked; the `Layout` says what one row writes. Nothing here connects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import Formatter
 from typing import Literal
+from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
+from onceward.connections import redis
 from onceward.errors import ConfigurationError
 
 Kind = Literal["string", "hash", "field", "zset", "incr", "hincr"]
@@ -99,6 +101,49 @@ class Layout:
         yield from (("a value", column) for column in self.values)
         if self.deleted is not None:
             yield "deleted", self.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a `RedisSink`. The URL is checked before; its password is in no repr."""
+
+    url: str = field(repr=False)
+    layout: Layout
+    null_keys: str
+    max_rows_per_script: int | None
+    receipts_prefix: str
+    timeout_s: float
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        wrong: tuple[str, str] | None = None
+        if self.null_keys not in ("refuse", "skip"):
+            wrong = f"null_keys is {self.null_keys!r}", "choose refuse or skip"
+        elif self.max_rows_per_script is not None and self.max_rows_per_script < 1:
+            wrong = f"max_rows_per_script is {self.max_rows_per_script}", "give 1 or more, or None for whole epochs"
+        elif self.timeout_s <= 0:
+            wrong = f"timeout_s is {self.timeout_s}", "give seconds"
+        elif not self.receipts_prefix or set(self.receipts_prefix) & set("{} \n"):
+            wrong = f"receipts_prefix is {self.receipts_prefix!r}", "give a short text without braces or blanks"
+        if wrong is not None:
+            raise ConfigurationError(wrong[0], hint=wrong[1])
+
+    @property
+    def skips_null_keys(self) -> bool:
+        """Whether a row whose key has a null is left out."""
+        return self.null_keys == "skip"
+
+    @property
+    def address(self) -> str:
+        """Where the server is, for messages."""
+        return redis.address(self.url)
+
+    @property
+    def database(self) -> int:
+        """The number of the database that the URL names; 0 when it names none."""
+        parts = urlsplit(self.url)
+        named = parse_qs(parts.query).get("db", [parts.path.strip("/") if parts.scheme != "unix" else ""])
+        return int(named[0] or 0)
 
 
 def make_layout(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from onceward.contracts import SlotValues
 from onceward.errors import RowsRejected
-from onceward.sinks.redis.options import Layout
+from onceward.sinks.redis.options import Layout, Options
 from onceward.sinks.redis.rows import PackedRows, pack
 
 _BYTES_AT_ONCE = 32 << 20
@@ -52,18 +52,16 @@ def piece_of(values: SlotValues, *, first: int, past: int, is_last: bool, packed
     return Piece(slot, fingerprint, first, past, is_last, packed)
 
 
-def parts(pieces: Iterable[Piece], *, max_rows_per_script: int | None) -> Iterator[list[Piece]]:
-    """The pieces in groups of no more than that many rows. Slots that end together are never torn apart for nothing."""
+def parts(pieces: Iterable[Piece], options: Options) -> Iterator[list[Piece]]:
+    """The pieces in groups of no more than `max_rows_per_script` rows. Slots that end together are never torn apart for
+    nothing."""
     held: list[Piece] = []
     rows = size = 0
+    most = options.max_rows_per_script
     for piece in pieces:
         more = len(piece.packed) if piece.packed is not None else 0
         weight = piece.packed.rows.nbytes if piece.packed is not None else 0
-        if (
-            held
-            and max_rows_per_script is not None
-            and (rows + more > max_rows_per_script or size + weight > _BYTES_AT_ONCE)
-        ):
+        if held and most is not None and (rows + more > most or size + weight > _BYTES_AT_ONCE):
             yield held
             held, rows, size = [], 0, 0
         held.append(piece)
@@ -72,13 +70,12 @@ def parts(pieces: Iterable[Piece], *, max_rows_per_script: int | None) -> Iterat
         yield held
 
 
-def pieces(
-    slots: Sequence[SlotValues], rows_in: Sequence[int], layout: Layout, *, max_rows_per_script: int | None, skips: bool
-) -> Iterator[Piece]:
+def pieces(slots: Sequence[SlotValues], rows_in: Sequence[int], options: Options) -> Iterator[Piece]:
     """What is missing of each slot, in order; `rows_in` says how many rows of it the target has."""
     for values, already in zip(slots, rows_in, strict=True):
         try:
-            yield from _pieces_of(values, already, layout, max_rows_per_script or values.rows or 1, skips)
+            rows = options.max_rows_per_script or values.rows or 1
+            yield from _pieces_of(values, already, options.layout, rows, options.skips_null_keys)
         except RowsRejected as error:
             raise RowsRejected(f"slot {values.slot}, {error.message}") from None
 

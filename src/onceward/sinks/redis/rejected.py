@@ -42,7 +42,7 @@ _IS_FRACTION = re.compile(rb"[-+]?([0-9]+)\.?([0-9]*)(?:[eE]([-+]?[0-9]+))?")
 
 def find_rejected(delivery: Delivery, slots: Sequence[SlotValues]) -> list[RejectedRow]:
     """All rows that are not in and would not be taken."""
-    connection, scope, layout = delivery.connection, delivery.scope, delivery.layout
+    connection, scope, layout = delivery.connection, delivery.scope, delivery.options.layout
     judge, found = _Judge(connection, scope, layout), list[RejectedRow]()
     for values, rows_in in zip(slots, receipts.rows_in(connection.client(scope.key), slots, scope), strict=True):
         if rows_in == receipts.ALL:
@@ -54,7 +54,7 @@ def find_rejected(delivery: Delivery, slots: Sequence[SlotValues]) -> list[Rejec
         for row in _rows(values, layout):
             why = None
             if row.key is None or row.member is None:
-                if not delivery.skips_null_keys:
+                if not delivery.options.skips_null_keys:
                     why = NULL_KEY.format(option="key" if row.key is None else "member")
             elif inside is not None and inside.has(row.number, row.key):
                 continue

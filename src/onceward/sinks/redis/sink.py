@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
-from onceward.connections.redis import NoServer, RedisConnection, address, checked_url, driver, opened
+from onceward.connections.redis import RedisConnection, checked_url, driver, opened
 from onceward.contracts import (
     Finding,
     Receipt,
@@ -24,20 +23,17 @@ from onceward.contracts import (
     TransactionalWriteAheadSink,
     Workload,
 )
-from onceward.errors import ConfigurationError, RowsRejected, TargetRefused, TargetUnavailable, attributed
+from onceward.errors import ConfigurationError, RowsRejected, attributed
 from onceward.identity import JobIdentity, default_sink_name
-from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.redis.apply import Delivery
-from onceward.sinks.redis.compatibility import adds_fractions, refuse_unless_fitting
+from onceward.sinks.redis.compatibility import refuse_stream
 from onceward.sinks.redis.diagnose import diagnose
-from onceward.sinks.redis.errors import classify, translating
+from onceward.sinks.redis.errors import translating
 from onceward.sinks.redis.facts import TargetFacts
-from onceward.sinks.redis.options import DEFAULT_PREFIX, make_layout
-from onceward.sinks.redis.preflight import refuse_unless_able
+from onceward.sinks.redis.options import DEFAULT_PREFIX, Options, make_layout
+from onceward.sinks.redis.preflight import check, failures_as_refusals
 from onceward.sinks.redis.receipts import Scope, all_receipts, forget_below, key_of
 from onceward.sinks.redis.rejected import find_rejected
-
-_BAD_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 
 
 class RedisSink(TransactionalWriteAheadSink):
@@ -82,67 +78,40 @@ class RedisSink(TransactionalWriteAheadSink):
         super().__init__(name=name if name is not None else default_sink_name("redis", key))
         driver()
         try:
-            self._url = checked_url(url)
-            fields = (fields,) if isinstance(fields, str) else tuple(fields)
-            self.layout = make_layout(
-                type=type,
-                key=key,
-                value=value,
-                fields=fields,
-                field=field,
-                member=member,
-                score=score,
-                by=by,
-                deleted=deleted,
-                ttl_s=ttl_s,
+            self._options = Options(
+                checked_url(url),
+                make_layout(
+                    type=type,
+                    key=key,
+                    value=value,
+                    fields=(fields,) if isinstance(fields, str) else tuple(fields),
+                    field=field,
+                    member=member,
+                    score=score,
+                    by=by,
+                    deleted=deleted,
+                    ttl_s=ttl_s,
+                    receipts_prefix=receipts_prefix,
+                ),
+                null_keys=null_keys,
+                max_rows_per_script=max_rows_per_script,
                 receipts_prefix=receipts_prefix,
+                timeout_s=timeout_s,
             )
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
         self.repeated = Repeated.COUNTED_TWICE if type == "counter" else Repeated.OVERWRITTEN
-        self.address = address(url)
-        self.null_keys = null_keys
-        self.max_rows_per_script = max_rows_per_script
-        self.receipts_prefix = receipts_prefix
-        self.timeout_s = timeout_s
+        self.address = self._options.address
         self._facts: TargetFacts | None = None
-        self._check_options()
-
-    def _check_options(self) -> None:
-        wrong: tuple[str, str] | None = None
-        if self.null_keys not in ("refuse", "skip"):
-            wrong = f"null_keys is {self.null_keys!r}", "choose refuse or skip"
-        elif self.max_rows_per_script is not None and self.max_rows_per_script < 1:
-            wrong = f"max_rows_per_script is {self.max_rows_per_script}", "give 1 or more, or None for whole epochs"
-        elif self.timeout_s <= 0:
-            wrong = f"timeout_s is {self.timeout_s}", "give seconds"
-        elif not self.receipts_prefix or set(self.receipts_prefix) & set("{} \n"):
-            wrong = f"receipts_prefix is {self.receipts_prefix!r}", "give a short text without braces or blanks"
-        if wrong is not None:
-            raise ConfigurationError(wrong[0], hint=wrong[1], sink=self.name)
 
     # --- before the start -----------------------------------------------------------------------
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare options and stream; then ask the server whether it can keep receipts and lets us write."""
-        redis = driver()
         with attributed(sink=self.name):
-            refuse_unless_fitting(self.layout, schema, output_mode=output_mode)
-            try:
-                with self._opened() as connection:
-                    self._facts = refuse_unless_able(
-                        connection,
-                        self.layout,
-                        fractions=adds_fractions(self.layout, schema),
-                        database=self._database(),
-                        scratch=f"{key_of(self.receipts_prefix, '', self.name)}check",
-                    )
-            except (redis.RedisError, NoServer) as error:
-                what = f"cannot use the Redis server at {self.address}: {type(error).__name__}: {error}"
-                if classify(error) is ErrorClass.RETRY and _BAD_CERTIFICATE not in str(error):
-                    hint = "check host and port, and that the server runs and takes writes"
-                    raise TargetUnavailable(what, hint=hint) from error
-                raise TargetRefused(what, hint="check user, password and certificates") from error
+            refuse_stream(schema, self._options, output_mode=output_mode)
+            with failures_as_refusals(self.address), self._opened() as connection:
+                self._facts = check(connection, self._options, schema, sink=self.name)
 
     def target_facts(self) -> Mapping[str, str]:
         """See `Sink.target_facts`. The script looks at them again, in the first step of an epoch on each server."""
@@ -152,18 +121,13 @@ class RedisSink(TransactionalWriteAheadSink):
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
         with self._opened() as connection:
-            return list(diagnose(connection, expires=self.layout.ttl_ms is not None))
+            return list(diagnose(connection, expires=self._options.layout.ttl_ms is not None))
 
     def _facts_of(self, connection: RedisConnection) -> TargetFacts:
         """As `check` found them; by a command that checks nothing, as they are now."""
         if self._facts is None:
             self._facts = TargetFacts.take(connection)
         return self._facts
-
-    def _database(self) -> int:
-        parts = urlsplit(self._url)
-        named = parse_qs(parts.query).get("db", [parts.path.strip("/") if parts.scheme != "unix" else ""])
-        return int(named[0] or 0)
 
     # --- publish --------------------------------------------------------------------------------
 
@@ -191,14 +155,12 @@ class RedisSink(TransactionalWriteAheadSink):
             yield Delivery(
                 connection,
                 self._scope(job, epoch),
-                self.layout,
+                self._options,
                 self._facts_of(connection),
-                max_rows_per_script=self.max_rows_per_script,
-                skips_null_keys=self.null_keys == "skip",
             )
 
     def _scope(self, job: JobIdentity, epoch: int) -> Scope:
-        return Scope(key_of(self.receipts_prefix, job.name, self.name), job.generation, epoch)
+        return Scope(key_of(self._options.receipts_prefix, job.name, self.name), job.generation, epoch)
 
     # --- receipts -------------------------------------------------------------------------------
 
@@ -208,12 +170,12 @@ class RedisSink(TransactionalWriteAheadSink):
         Also of slots of which only a part is in: they prove that their epoch was decided.
         """
         with self._opened() as connection:
-            key = key_of(self.receipts_prefix, job.name, self.name)
+            key = key_of(self._options.receipts_prefix, job.name, self.name)
             return all_receipts(connection, key, job.name, self.name)
 
     def receipts_at(self) -> str:
         """See `Sink.receipts_at`."""
-        return f"keys {self.receipts_prefix}:receipts:"
+        return f"keys {self._options.receipts_prefix}:receipts:"
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """Raise the watermark, then drop the receipts below it: from the first step on they are not needed.
@@ -221,10 +183,10 @@ class RedisSink(TransactionalWriteAheadSink):
         Those of the newest epoch stay in any case: they tell a later checkpoint that this generation existed.
         """
         with self._opened() as connection:
-            key = key_of(self.receipts_prefix, job.name, self.name)
+            key = key_of(self._options.receipts_prefix, job.name, self.name)
             forget_below(connection, key, job.generation, below)
 
     @contextmanager
     def _opened(self) -> Iterator[RedisConnection]:
-        with opened(self._url, self.timeout_s) as connection:
+        with opened(self._options.url, self._options.timeout_s) as connection:
             yield connection
