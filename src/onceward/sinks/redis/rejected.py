@@ -29,7 +29,7 @@ from onceward.sinks.redis.compatibility import adds_fractions
 from onceward.sinks.redis.errors import classify
 from onceward.sinks.redis.options import HOLDS, Layout
 from onceward.sinks.redis.receipts import Scope
-from onceward.sinks.redis.rows import NULL_KEY, faults, filled
+from onceward.sinks.redis.rows import NULL_KEY, filled, misfits
 from onceward.sinks.redis.scripts import LOOK
 
 _ROWS_AT_ONCE = 5_000
@@ -124,9 +124,9 @@ def _rows_of(batch: pa.RecordBatch, layout: Layout, first: int) -> Iterator[_Row
     amounts = [1] * batch.num_rows if layout.value is None or not counts else batch.column(layout.value).to_pylist()
     fractions = adds_fractions(layout, batch.schema)
     wrong: dict[int, str] = {}
-    for fault in faults(batch, layout, keys):
-        for place in np.flatnonzero(np.asarray(fault.rows)).tolist():
-            wrong.setdefault(place, fault.why(place))
+    for found in misfits(batch, layout, keys):
+        for place in np.flatnonzero(np.asarray(found.rows)).tolist():
+            wrong.setdefault(place, found.why(place))
     for place, (key, member) in enumerate(around):
         amount = amounts[place] if counts else None
         if fractions and amount is not None:

@@ -13,7 +13,7 @@ from onceward.sinks.redis.compatibility import adds_fractions
 from onceward.sinks.redis.encode import as_bytes, as_plain_numbers
 from onceward.sinks.redis.options import Layout, Template
 from onceward.sinks.redis.packing import FALSE, NIL, bytes_of, packed_array, packed_column
-from onceward.sinks.redis.scores import Fault, faults_of_numbers
+from onceward.sinks.redis.scores import Misfits, misfits_of_numbers
 
 NULL_KEY = 'a null in a column of its {option}; null_keys="skip" leaves such rows out'
 _LIKE_RECEIPTS = (":receipts:", ":checkpoints:")
@@ -57,11 +57,11 @@ def pack(batch: pa.RecordBatch, layout: Layout, *, skips_null_keys: bool, first_
             if left_out is None:
                 raise _null_key(option, column, first_row)
             left_out = pc.or_(left_out, column.is_null())
-    for fault in faults(batch, layout, keys):
-        at_fault = fault.rows if left_out is None else pc.and_not(fault.rows, left_out)
-        if pc.any(at_fault).as_py():
-            place = pc.index(at_fault, True).as_py()
-            raise RowsRejected(f"row {first_row + place}: {fault.why(place)}")
+    for found in misfits(batch, layout, keys):
+        wrong = found.rows if left_out is None else pc.and_not(found.rows, left_out)
+        if pc.any(wrong).as_py():
+            place = pc.index(wrong, True).as_py()
+            raise RowsRejected(f"row {first_row + place}: {found.why(place)}")
     if left_out is not None and pc.any(left_out).as_py():
         kept = pc.invert(left_out)
         batch = batch.filter(kept)
@@ -96,14 +96,14 @@ def filled(template: Template, batch: pa.RecordBatch) -> pa.Array:
     return pc.binary_join_element_wise(*parts, b"") if len(parts) > 1 else parts[0]
 
 
-def faults(batch: pa.RecordBatch, layout: Layout, keys: pa.Array | None) -> Iterator[Fault]:
+def misfits(batch: pa.RecordBatch, layout: Layout, keys: pa.Array | None) -> Iterator[Misfits]:
     """What can be wrong with rows whatever the server holds. `keys` are those of the batch."""
     if keys is not None:
         for prefix in layout.reserved:
             own = pc.fill_null(pc.starts_with(keys, pattern=prefix.decode()), False)
-            yield Fault(own, lambda place: f"its key {_shown(keys[place].as_py())} is one of onceward's own")
+            yield Misfits(own, lambda place: f"its key {_shown(keys[place].as_py())} is one of onceward's own")
     if layout.value is not None:
-        yield from faults_of_numbers(batch.column(layout.value), layout)
+        yield from misfits_of_numbers(batch.column(layout.value), layout)
 
 
 def _shown(key: bytes) -> str:

@@ -17,25 +17,25 @@ _DIGITS_OF_DOUBLES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong with the rows where `rows` is true; `why` says it of one place."""
+class Misfits:
+    """The rows where `rows` is true do not fit, all for one reason; `why` says it of the row at one place."""
 
     rows: pa.Array
     why: Callable[[int], str]
 
 
-def faults_of_numbers(column: pa.Array, layout: Layout) -> Iterator[Fault]:
+def misfits_of_numbers(column: pa.Array, layout: Layout) -> Iterator[Misfits]:
     """Of the column that holds scores or amounts; other columns have none."""
     if layout.kind not in ("zset", "incr", "hincr"):
         return
     if pt.is_floating(column.type):
         wrong = pc.is_nan(column) if layout.kind == "zset" else pc.invert(pc.is_finite(column))
         what = "order by" if layout.kind == "zset" else "add"
-        yield Fault(
+        yield Misfits(
             pc.fill_null(wrong, False), lambda place: f"{_named(column, layout, place)}, which Redis cannot {what}"
         )
     elif layout.kind == "zset" and not _all_fit(column):
-        yield Fault(
+        yield Misfits(
             pa.array([value is not None and not _is_double(value) for value in column.to_pylist()]),
             lambda place: (
                 f"{_named(column, layout, place)}: scores are doubles, which would round it; cast it to double "
