@@ -10,7 +10,7 @@ from onceward.job.options import OUTPUT_MODES
 from onceward.sinks import FileSink, KafkaSink, MySQLSink, PostgresSink, RedisSink, SQLiteSink
 from onceward.sinks.files.formats import FORMATS
 from onceward.sinks.kafka import client
-from onceward.sinks.kafka import options as kafka
+from onceward.sinks.kafka import settings as kafka
 from onceward.sinks.mysql import options as mysql
 from onceward.sinks.postgres import options as postgres
 from onceward.sinks.redis import options as redis

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import confluent_kafka as driver
 import pyarrow as pa
@@ -15,7 +16,7 @@ from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, Ta
 from onceward.identity import Generation, JobIdentity, JobName
 from onceward.sinks.kafka.client import KafkaFailed
 from onceward.sinks.kafka.cluster import Cluster, Described
-from onceward.sinks.kafka.options import Settings
+from onceward.sinks.kafka.settings import Settings
 from onceward.testing import DiesAt, Failed, Harness, SinkUnderTest, Source
 from onceward.testing.servers import SOON_BACK, KafkaServer
 
@@ -219,7 +220,8 @@ def test_a_topic_that_is_asked_for_while_it_comes_up_is_found(kafka: KafkaServer
 def test_no_broker_is_refused_at_the_start_and_retried_later(workspace: KafkaWorkspace) -> None:
     """Scenario 50."""
     sink = workspace.sink(timeout_s=1)
-    sink.settings = type(sink.settings)("127.0.0.1:1", {}, "lz4", 60, 1, "onceward")
+    away = Settings("127.0.0.1:1", {}, "lz4", 60, 1, "onceward")
+    sink._options = replace(sink._options, settings=away)
     with pytest.raises(TargetUnavailable, match=r"cannot use the brokers at 127\.0\.0\.1:1"):
         sink.check(IDS, output_mode="append")
     with pytest.raises(KafkaFailed):

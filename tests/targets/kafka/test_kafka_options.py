@@ -14,8 +14,8 @@ from onceward.identity import Generation, JobIdentity, JobName, SinkName
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka.client import RepeatFilter, log
 from onceward.sinks.kafka.cluster import Cluster, Described
-from onceward.sinks.kafka.columns import Choice
 from onceward.sinks.kafka.compatibility import fitting_columns
+from onceward.sinks.kafka.options import Choice
 from onceward.sinks.kafka.receipts import Receipts
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -18,9 +18,9 @@ from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka.column_producer import ColumnProducer
 from onceward.sinks.kafka.errors import UNKNOWN_TOPICS, classify, name_of
 from onceward.sinks.kafka.library import why_unusable
-from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.record_producer import RecordProducer
+from onceward.sinks.kafka.settings import Settings
 
 PRODUCERS: dict[str, type[Producer]] = {"columns": ColumnProducer, "records": RecordProducer}
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from onceward.connections.kafka import AdminConnection, admin_driver, driver
 from onceward.identity import JobName, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, log
 from onceward.sinks.kafka.limits import Topic
-from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.receipts import Receipts
+from onceward.sinks.kafka.settings import Settings
 
 BY_DEFAULT = -1
 """As many replicas as the brokers give a topic by default."""

@@ -12,34 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
-from onceward.errors import ConfigurationError
-
-FORMATS = ("string", "json", "bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What the options say. `topic` is one for all rows, the others name columns."""
-
-    topic: str | None = None
-    topic_column: str | None = None
-    key: tuple[str, ...] = ()
-    value: tuple[str, ...] = ()
-    format: str | None = None
-    headers: str | None = None
-    partition: str | None = None
-    timestamp: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
-        if self.topic is not None and self.topic_column is not None:
-            raise ConfigurationError("both topic and topic_column are given", hint="leave one of them out")
-        if self.format is not None and self.format not in FORMATS:
-            raise ConfigurationError(f"format is {self.format!r}", hint=f"choose one of {', '.join(FORMATS)}")
-        if self.format in ("string", "bytes") and len(self.value) != 1:
-            raise ConfigurationError(
-                f"format {self.format} makes a record's value of one column", hint="name it: value='column'"
-            )
+from onceward.sinks.kafka.options import Choice
 
 
 @dataclass(frozen=True, slots=True)

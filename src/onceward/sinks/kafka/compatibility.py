@@ -1,4 +1,7 @@
-"""Whether the rows have the columns that the options name, of types that fit a record. Nothing here connects."""
+"""Whether the rows have the columns that the options name, of types that fit a record, and the topic takes such ones.
+
+Nothing here connects.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from onceward.errors import TargetRefused
-from onceward.sinks.kafka.columns import Choice, Columns, columns_of, is_text, is_text_or_bytes
+from onceward.sinks.kafka.columns import Columns, columns_of, is_text, is_text_or_bytes
 from onceward.sinks.kafka.encode import refused_type
+from onceward.sinks.kafka.limits import Topic
+from onceward.sinks.kafka.options import Choice
 from onceward.sinks.spark_types import spark_type
 
 _HEADERS = "an array of structs with the fields key (text) and value (bytes)"
@@ -16,11 +21,12 @@ _HEADERS = "an array of structs with the fields key (text) and value (bytes)"
 def fitting_columns(choice: Choice, schema: pa.Schema) -> Columns:
     """The choice, made for this schema. Raise `TargetRefused`, naming the column, when the rows do not fit it."""
     columns = columns_of(choice, schema)
-    _refuse_unless_fitting(columns, schema)
+    refuse_stream(schema, columns)
     return columns
 
 
-def _refuse_unless_fitting(columns: Columns, schema: pa.Schema) -> None:
+def refuse_stream(schema: pa.Schema, columns: Columns) -> None:
+    """Raise `TargetRefused`, naming the column, when rows of this schema do not have what the columns say."""
     if columns.topic is None and columns.topic_column is None:
         raise TargetRefused(
             "no topic is named", hint="say topic='name', or topic_column='column', or give the rows a column topic"
@@ -52,6 +58,21 @@ def _refuse_unless_fitting(columns: Columns, schema: pa.Schema) -> None:
     refuse(columns.headers, _is_headers(kind(columns.headers)), _HEADERS)
     if columns.format == "bytes":
         refuse(columns.value[0], is_text_or_bytes(kind(columns.value[0])), "bytes or text")
+
+
+def refuse_topic(topic: Topic, columns: Columns) -> None:
+    """Raise `TargetRefused` when the topic of all rows takes no such records, or would change them."""
+    if not columns.key and topic.wants_keys:
+        raise TargetRefused(
+            f"topic {topic.name!r} is compacted, and takes no record without a key", hint="say key='column'"
+        )
+    if columns.timestamp is not None and topic.own_times:
+        raise TargetRefused(
+            f"topic {topic.name!r} has message.timestamp.type=LogAppendTime: the brokers put their time in the place "
+            "of the rows'",
+            hint=f"leave timestamp out, or kafka-configs --alter --topic {topic.name} "
+            "--add-config message.timestamp.type=CreateTime",
+        )
 
 
 def _is_headers(kind: pa.DataType) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from onceward.contracts import Finding, Severity
 from onceward.sinks.kafka.cluster import SURELY_GONE_S, Cluster, Described
 from onceward.sinks.kafka.library import why_unusable
-from onceward.sinks.kafka.options import Settings
 from onceward.sinks.kafka.preflight import failures_as_refusals
+from onceward.sinks.kafka.settings import Settings
 
 _INSTALL = "pip install 'confluent-kafka>=2.12,<3'"
 

@@ -11,8 +11,11 @@ from onceward.identity import SinkName, digest
 from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.kafka.client import Client, KafkaFailed, claim_transactional_id, log
 from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
+from onceward.sinks.kafka.columns import Columns
+from onceward.sinks.kafka.compatibility import refuse_topic
 from onceward.sinks.kafka.errors import classify
-from onceward.sinks.kafka.options import Settings
+from onceward.sinks.kafka.options import Options
+from onceward.sinks.kafka.settings import Settings
 
 _PERMISSIONS = 'the page "Kafka", "Security", lists what the sink needs'
 
@@ -36,24 +39,15 @@ def _explained(failed: KafkaFailed, what: str, *, hint: str) -> TargetUnavailabl
     return TargetUnavailable(what, hint=hint) if is_away else TargetRefused(what, hint=hint)
 
 
-def check(
-    settings: Settings,
-    *,
-    topic: str | None,
-    has_key: bool,
-    has_times: bool,
-    partitions: int | None,
-    receipts_topic: str,
-    sink: SinkName,
-) -> None:
+def check(options: Options, columns: Columns, *, sink: SinkName) -> None:
     """Raise `TargetRefused` when something is missing; make what the options let us make."""
+    settings, topic, receipts_topic = options.settings, options.choice.topic, options.receipts_topic
     with failures_as_refusals(settings):
         cluster = Cluster(settings)
         try:
-            named = [name for name in (topic, receipts_topic) if name is not None]
-            found = cluster.describe(named)
+            found = cluster.describe(options.topics)
             if topic is not None and topic not in found:
-                _make_topic(cluster, topic, partitions)
+                _make_topic(cluster, topic, options.create_partitions)
                 found[topic] = cluster.describe_new(topic)
             if receipts_topic not in found:
                 cluster.create_for_receipts(receipts_topic, found.get(topic or ""))
@@ -61,16 +55,9 @@ def check(
         finally:
             cluster.close()
     _refuse_unless_allowed(found, topic, receipts_topic)
-    _refuse_unless_kept(found.get(receipts_topic), receipts_topic)
-    if not has_key and topic is not None and found[topic].topic.wants_keys:
-        raise TargetRefused(f"topic {topic!r} is compacted, and takes no record without a key", hint="say key='column'")
-    if has_times and topic is not None and found[topic].topic.own_times:
-        raise TargetRefused(
-            f"topic {topic!r} has message.timestamp.type=LogAppendTime: the brokers put their time in the place of the "
-            "rows'",
-            hint=f"leave timestamp out, or kafka-configs --alter --topic {topic} "
-            "--add-config message.timestamp.type=CreateTime",
-        )
+    _refuse_bad_receipts(found.get(receipts_topic), receipts_topic)
+    if topic is not None:
+        refuse_topic(found[topic].topic, columns)
     _refuse_unless_transactional(settings, sink, receipts_topic)
 
 
@@ -95,7 +82,7 @@ def _refuse_unless_allowed(found: dict[str, Described], topic: str | None, recei
             raise TargetRefused(f"this user lacks {missing} on topic {name!r}", hint=_PERMISSIONS)
 
 
-def _refuse_unless_kept(receipts: Described | None, name: str) -> None:
+def _refuse_bad_receipts(receipts: Described | None, name: str) -> None:
     if receipts is None:
         return
     policy = receipts.config.get("cleanup.policy")

@@ -30,12 +30,11 @@ from onceward.errors import RowsRejected, TargetRefused
 from onceward.identity import JobIdentity, SinkName
 from onceward.sinks.kafka.client import Client, KafkaFailed, claim_from, claim_transactional_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
-from onceward.sinks.kafka.columns import Choice
 from onceward.sinks.kafka.compatibility import fitting_columns
 from onceward.sinks.kafka.encode import Records, records_of
 from onceward.sinks.kafka.facts import TargetFacts
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, misfits
-from onceward.sinks.kafka.options import Settings
+from onceward.sinks.kafka.options import Options
 from onceward.sinks.kafka.receipts import Receipts, Record
 from onceward.sinks.kafka.topics import Topics
 from onceward.sinks.receipts import slots_to_send
@@ -58,17 +57,17 @@ class Session:
 
     def __init__(
         self,
-        settings: Settings,
+        options: Options,
         job: JobIdentity,
         sink: SinkName,
         *,
-        choice: Choice,
         facts: TargetFacts,
         batch_bytes: int,
     ) -> None:
         self.job = job
-        self._sink, self._choice = sink, choice
-        self._settings, self._receipts_topic = settings, facts.receipts_topic
+        settings = options.settings
+        self._sink, self._choice = sink, options.choice
+        self._settings, self._receipts_topic = settings, options.receipts_topic
         self._id = settings.transactional_id(job, sink)
         self._client = Client(settings, "publishing")
         self._cluster = Cluster(settings)
@@ -77,7 +76,7 @@ class Session:
         self._partitions: dict[str, int] = {}
         self._clear: set[str] = set()
         try:
-            self._topics = Topics(self._cluster, facts, always=choice.topic)
+            self._topics = Topics(self._cluster, facts, always=options.choice.topic)
             self._topics.look()
             self._is_fresh = True
             self._batch_bytes = min(batch_bytes, self._largest_batch())

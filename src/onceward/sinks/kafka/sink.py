@@ -20,18 +20,19 @@ from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, Transa
 from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.kafka import preflight
 from onceward.sinks.kafka.client import KafkaFailed, Passing, translated
 from onceward.sinks.kafka.cluster import Cluster
-from onceward.sinks.kafka.columns import Choice
-from onceward.sinks.kafka.compatibility import fitting_columns
+from onceward.sinks.kafka.columns import columns_of
+from onceward.sinks.kafka.compatibility import refuse_stream
 from onceward.sinks.kafka.diagnose import diagnose
 from onceward.sinks.kafka.errors import classify
 from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
-from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, is_name
-from onceward.sinks.kafka.options import Settings
+from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES
+from onceward.sinks.kafka.options import Choice, Options
+from onceward.sinks.kafka.preflight import check
 from onceward.sinks.kafka.rejected import search
 from onceward.sinks.kafka.session import Session, SmallerBatches, rejected
+from onceward.sinks.kafka.settings import Settings
 
 _ONE_RECORD_EACH = 1
 _LESS = 4
@@ -82,24 +83,17 @@ class KafkaSink(TransactionalWriteAheadSink):
         super().__init__(name=name if name is not None else default_sink_name("kafka", topic or "*"))
         driver()
         try:
-            self.choice = Choice(
-                topic, topic_column, _as_names(key), _as_names(value), format, headers, partition, timestamp
+            self._options = Options(
+                Choice(topic, topic_column, _as_names(key), _as_names(value), format, headers, partition, timestamp),
+                Settings(
+                    servers, dict(config or {}), compression, transaction_timeout_s, timeout_s, id_prefix, producer
+                ),
+                receipts_topic,
+                create_partitions,
+                max_rows_per_transaction,
             )
-            self.settings = Settings(
-                servers, dict(config or {}), compression, transaction_timeout_s, timeout_s, id_prefix, producer
-            )
-            _check_names(topic, receipts_topic)
-            if create_partitions is not None and create_partitions < 1:
-                raise ConfigurationError(f"create_partitions is {create_partitions}", hint="give 1 or more")
-            if max_rows_per_transaction < 1:
-                raise ConfigurationError(
-                    f"max_rows_per_transaction is {max_rows_per_transaction}", hint="give 1 or more"
-                )
         except ConfigurationError as error:
             raise ConfigurationError(error.message, hint=error.hint, sink=self.name) from None
-        self.create_partitions = create_partitions
-        self.receipts_topic = receipts_topic
-        self.max_rows_per_transaction = max_rows_per_transaction
         self._alone = threading.RLock()
         self._session: Session | None = None
         self._batch_bytes = DEFAULT_MAX_BYTES
@@ -115,41 +109,39 @@ class KafkaSink(TransactionalWriteAheadSink):
 
     def __repr__(self) -> str:
         """Without the secrets."""
-        where = f"topic={self.choice.topic!r}" if self.choice.topic is not None else "topic by row"
+        topic = self._options.choice.topic
+        where = f"topic={topic!r}" if topic is not None else "topic by row"
         return f"KafkaSink({self.settings.servers!r}, {where}, config={self.settings.shown()!r})"
+
+    @property
+    def settings(self) -> Settings:
+        """How the brokers are reached."""
+        return self._options.settings
 
     # --- before the start -----------------------------------------------------------------------
 
     def check(self, schema: pa.Schema, *, output_mode: str) -> None:
         """Compare options and stream; then ask the brokers for topics, permissions and transactions."""
         with attributed(sink=self.name):
-            columns = fitting_columns(self.choice, schema)
-            preflight.check(
-                self.settings,
-                topic=self.choice.topic,
-                has_key=bool(columns.key),
-                partitions=self.create_partitions,
-                has_times=columns.timestamp is not None,
-                receipts_topic=self.receipts_topic,
-                sink=self.name,
-            )
+            columns = columns_of(self._options.choice, schema)
+            refuse_stream(schema, columns)
+            check(self._options, columns, sink=self.name)
             self._facts = self._nothing_relied_on()
 
     def target_facts(self) -> Mapping[str, str]:
         """The topics of rows and receipts: which they are, and how they keep what they are given."""
-        topics = [name for name in (self.choice.topic, self.receipts_topic) if name is not None]
+        topics = self._options.topics
         with attributed(sink=self.name), closing(Cluster(self.settings)) as cluster:
             self._facts = self._nothing_relied_on()
             self._facts.compare(topics, cluster.describe(topics))
             return {**self._facts.facts(topics), **cluster.of_transactions()}
 
     def _nothing_relied_on(self) -> TargetFacts:
-        return TargetFacts(self.receipts_topic, has_times=self.choice.timestamp is not None)
+        return TargetFacts(self._options.receipts_topic, has_times=self._options.choice.timestamp is not None)
 
     def diagnose(self, workload: Workload) -> Iterable[Finding]:
         """See `Sink.diagnose`."""
-        topics = [name for name in (self.choice.topic, self.receipts_topic) if name is not None]
-        return diagnose(self.settings, topics)
+        return diagnose(self.settings, self._options.topics)
 
     # --- publish --------------------------------------------------------------------------------
 
@@ -180,15 +172,15 @@ class KafkaSink(TransactionalWriteAheadSink):
             session.begin_epoch()
             if any(slot.receipt is not None for slot in slots):
                 session.announce()
-            for group in _groups(session.without_receipt(slots, epoch), self.max_rows_per_transaction):
+            for group in _groups(session.without_receipt(slots, epoch), self._options.max_rows_per_transaction):
                 session.publish(group)
 
     def _refuse_rejected(
         self, failed: KafkaFailed, slots: Sequence[SlotValues], job: JobIdentity, epoch: int
     ) -> NoReturn:
         """The brokers say that a record is at fault. Which one, or was it only their batch?"""
-        if failed.topic == self.receipts_topic:
-            raise receipts_do_not_fit(self.receipts_topic, str(failed))
+        if failed.topic == self._options.receipts_topic:
+            raise receipts_do_not_fit(self._options.receipts_topic, str(failed))
         for row in self.find_rejected(slots, job, epoch):
             raise rejected(row.slot, row.row, row.why) from failed
         # Where the topic's limit cannot be seen, batches may be larger than it takes.
@@ -224,8 +216,9 @@ class KafkaSink(TransactionalWriteAheadSink):
     def receipts_at(self) -> str:
         """The topic and its id: one that was deleted and made anew holds none of the receipts that it had."""
         with attributed(sink=self.name), closing(Cluster(self.settings)) as cluster:
-            described = cluster.describe([self.receipts_topic]).get(self.receipts_topic)
-        return f"topic {self.receipts_topic}" + (f" ({described.id})" if described is not None else "")
+            topic = self._options.receipts_topic
+            described = cluster.describe([topic]).get(topic)
+        return f"topic {topic}" + (f" ({described.id})" if described is not None else "")
 
     def forget(self, job: JobIdentity, below: int) -> None:
         """See `Sink.forget`."""
@@ -244,10 +237,9 @@ class KafkaSink(TransactionalWriteAheadSink):
             try:
                 if self._session is None:
                     self._session = Session(
-                        self.settings,
+                        self._options,
                         job,
                         self.name,
-                        choice=self.choice,
                         facts=self._facts,
                         batch_bytes=self._batch_bytes,
                     )
@@ -282,13 +274,3 @@ def _groups(slots: Sequence[SlotValues], max_rows_per_transaction: int) -> Itera
 
 def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _check_names(topic: str | None, receipts_topic: str) -> None:
-    for option, name in (("topic", topic), ("receipts_topic", receipts_topic)):
-        if name is not None and not is_name(name):
-            raise ConfigurationError(
-                f"{option} is {name!r}", hint="use 1 to 249 letters, digits, dots, hyphens and underscores"
-            )
-    if topic == receipts_topic:
-        raise ConfigurationError("topic and receipts_topic are the same", hint="receipts need a topic of their own")
