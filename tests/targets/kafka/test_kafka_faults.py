@@ -14,8 +14,8 @@ from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, until, writ
 
 from onceward.errors import CheckpointRolledBack, DamagedFile, ReceiptsMoved, TargetRefused, TargetUnavailable
 from onceward.identity import Generation, JobIdentity, JobName
-from onceward.sinks.kafka.client import KafkaFailed
 from onceward.sinks.kafka.cluster import Cluster, Described
+from onceward.sinks.kafka.errors import KafkaFailed
 from onceward.sinks.kafka.settings import Settings
 from onceward.testing import DiesAt, Failed, Harness, SinkUnderTest, Source
 from onceward.testing.servers import SOON_BACK, KafkaServer

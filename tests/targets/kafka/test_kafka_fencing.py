@@ -16,9 +16,9 @@ from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, write
 from onceward.identity import Generation, JobIdentity
 from onceward.sinks import KafkaSink
 from onceward.sinks.kafka import client, session
-from onceward.sinks.kafka.client import KafkaFailed
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.encode import Records
+from onceward.sinks.kafka.errors import KafkaFailed
 from onceward.sinks.kafka.producer import Producer
 
 SEED = 20261116

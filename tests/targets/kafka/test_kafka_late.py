@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from topics import KafkaWorkspace, ids, numbers, until, write
 
-from onceward.sinks.kafka.client import KafkaFailed
+from onceward.sinks.kafka.errors import KafkaFailed
 from onceward.testing.servers import KafkaServer
 from onceward.testing.servers.proxy import Proxy
 

@@ -9,7 +9,7 @@ import pytest
 from topics import JOB, KafkaWorkspace, ids, numbers, send, slot_of, write
 
 from onceward.sinks import KafkaSink
-from onceward.sinks.kafka.client import KafkaFailed
+from onceward.sinks.kafka.errors import KafkaFailed
 from onceward.testing import Harness, SinkUnderTest, Source
 from onceward.testing.servers import KafkaServer
 

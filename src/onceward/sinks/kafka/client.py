@@ -1,4 +1,4 @@
-"""A client of the driver, and its errors as ours: cleaned of secrets, with what the brokers said last."""
+"""A client of the driver. Its errors leave as `KafkaFailed`: cleaned of secrets, with what the brokers said last."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from onceward.connections.kafka import driver, said
-from onceward.contracts import TryAgain
-from onceward.errors import TargetChanged, TargetRefused
-from onceward.sinks.error_class import ErrorClass
+from onceward.errors import TargetRefused
 from onceward.sinks.kafka.column_producer import ColumnProducer
-from onceward.sinks.kafka.errors import UNKNOWN_TOPICS, classify, name_of
+from onceward.sinks.kafka.errors import KafkaFailed
 from onceward.sinks.kafka.library import why_unusable
 from onceward.sinks.kafka.producer import Producer
 from onceward.sinks.kafka.record_producer import RecordProducer
@@ -74,39 +72,6 @@ def claim_from(transactional_id: str, settings: Settings, topic: str) -> None:
         ) from None
     finally:
         client.close()
-
-
-class KafkaFailed(Exception):
-    """The brokers did not do what they were asked, or nobody knows whether they did. `code` is the driver's.
-
-    It only tells of a time that ran out when `authentication_failed`: a password or a certificate is wrong.
-    """
-
-    def __init__(
-        self, message: str, code: int | None = None, *, topic: str | None = None, authentication_failed: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.code, self.topic, self.authentication_failed = code, topic, authentication_failed
-
-
-class Passing(KafkaFailed, TryAgain):
-    """It is known to pass, and no row is to blame."""
-
-
-def translated(failed: KafkaFailed) -> Exception:
-    """What the error means while an epoch is being published: see `errors.TABLE`."""
-    kind = classify(failed.code)
-    # Whether the topic is gone, or a broker does not know of it yet, is seen when the next session opens.
-    is_unknown_topic = failed.code is not None and name_of(failed.code) in UNKNOWN_TOPICS
-    if kind is ErrorClass.RETRY or is_unknown_topic:
-        return Passing(str(failed), failed.code, topic=failed.topic)
-    if kind is ErrorClass.TARGET:
-        return TargetChanged(
-            f"the brokers no longer let us publish: {failed}",
-            hint='give back what was taken (the page "Kafka", "Security", lists what the sink needs), then start '
-            "again; what is staged stays staged",
-        )
-    return failed
 
 
 class Client:

@@ -11,7 +11,8 @@ from typing import Any
 
 from onceward.connections.kafka import AdminConnection, admin_driver, driver
 from onceward.identity import JobName, SinkName
-from onceward.sinks.kafka.client import Client, KafkaFailed, log
+from onceward.sinks.kafka.client import Client, log
+from onceward.sinks.kafka.errors import KafkaFailed
 from onceward.sinks.kafka.limits import Topic
 from onceward.sinks.kafka.receipts import Receipts
 from onceward.sinks.kafka.settings import Settings

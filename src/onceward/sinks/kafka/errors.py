@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onceward.connections.kafka import driver
+from onceward.contracts import TryAgain
+from onceward.errors import TargetChanged
 from onceward.sinks.error_class import ErrorClass
 
 UNKNOWN_TOPICS = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 """Also said for a moment by a broker that does not know of a topic yet: it is looked for before the job stops."""
 
-TABLE: Mapping[ErrorClass, tuple[str, ...]] = {
+_NAMES: Mapping[ErrorClass, tuple[str, ...]] = {
     ErrorClass.RETRY: (
         # Brokers that are away, start, or pass on what they lead.
         "_ALL_BROKERS_DOWN",
@@ -93,7 +95,24 @@ TABLE: Mapping[ErrorClass, tuple[str, ...]] = {
         "_UNSUPPORTED_FEATURE",
     ),
 }
-_CLASSES = {name: kind for kind, names in TABLE.items() for name in names}
+CLASSES: Mapping[str, ErrorClass] = {name: kind for kind, names in _NAMES.items() for name in names}
+
+
+class KafkaFailed(Exception):
+    """The brokers did not do what they were asked, or nobody knows whether they did. `code` is the driver's.
+
+    It only tells of a time that ran out when `authentication_failed`: a password or a certificate is wrong.
+    """
+
+    def __init__(
+        self, message: str, code: int | None = None, *, topic: str | None = None, authentication_failed: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.code, self.topic, self.authentication_failed = code, topic, authentication_failed
+
+
+class Passing(KafkaFailed, TryAgain):
+    """It is known to pass, and no row is to blame."""
 
 
 def name_of(code: int) -> str:
@@ -101,6 +120,22 @@ def name_of(code: int) -> str:
     return str(driver().KafkaError(code).name())
 
 
-def classify(code: int | None) -> ErrorClass:
-    """None is ours: an answer that did not come in time."""
-    return ErrorClass.RETRY if code is None else _CLASSES.get(name_of(code), ErrorClass.UNKNOWN)
+def classify(failed: KafkaFailed) -> ErrorClass:
+    """By its code. None is ours: an answer that did not come in time."""
+    return ErrorClass.RETRY if failed.code is None else CLASSES.get(name_of(failed.code), ErrorClass.UNKNOWN)
+
+
+def translated(failed: KafkaFailed) -> Exception:
+    """What the error means while an epoch is being published: see `CLASSES`."""
+    kind = classify(failed)
+    # Whether the topic is gone, or a broker does not know of it yet, is seen when the next session opens.
+    is_unknown_topic = failed.code is not None and name_of(failed.code) in UNKNOWN_TOPICS
+    if kind is ErrorClass.RETRY or is_unknown_topic:
+        return Passing(str(failed), failed.code, topic=failed.topic)
+    if kind is ErrorClass.TARGET:
+        return TargetChanged(
+            f"the brokers no longer let us publish: {failed}",
+            hint='give back what was taken (the page "Kafka", "Security", lists what the sink needs), then start '
+            "again; what is staged stays staged",
+        )
+    return failed

@@ -9,11 +9,11 @@ from onceward.connections.kafka import driver
 from onceward.errors import TargetRefused, TargetUnavailable
 from onceward.identity import SinkName, digest
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.kafka.client import Client, KafkaFailed, claim_transactional_id, log
+from onceward.sinks.kafka.client import Client, claim_transactional_id, log
 from onceward.sinks.kafka.cluster import BY_DEFAULT, Cluster, Described
 from onceward.sinks.kafka.columns import Columns
 from onceward.sinks.kafka.compatibility import refuse_topic
-from onceward.sinks.kafka.errors import classify
+from onceward.sinks.kafka.errors import KafkaFailed, classify
 from onceward.sinks.kafka.options import Options
 from onceward.sinks.kafka.settings import Settings
 
@@ -35,7 +35,7 @@ def failures_as_refusals(settings: Settings) -> Iterator[None]:
 
 def _explained(failed: KafkaFailed, what: str, *, hint: str) -> TargetUnavailable | TargetRefused:
     """Whether another start may help: brokers that are away, or do not answer in time, may be back."""
-    is_away = classify(failed.code) is ErrorClass.RETRY and not failed.authentication_failed
+    is_away = classify(failed) is ErrorClass.RETRY and not failed.authentication_failed
     return TargetUnavailable(what, hint=hint) if is_away else TargetRefused(what, hint=hint)
 
 

@@ -15,8 +15,7 @@ from onceward.contracts import RejectedRow, SlotValues, TryAgain
 from onceward.errors import DamagedFile, OncewardError
 from onceward.sinks.bisection import Refusal, rejected_rows
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.kafka.client import KafkaFailed
-from onceward.sinks.kafka.errors import classify
+from onceward.sinks.kafka.errors import KafkaFailed, classify
 from onceward.sinks.kafka.session import Session
 
 Opened = Callable[[], AbstractContextManager[Session]]
@@ -68,7 +67,7 @@ def _tried(part: SlotValues, opened: Opened) -> Refusal | None:
     except KafkaFailed as failed:
         if isinstance(failed, TryAgain):
             raise
-        return Refusal(str(failed), is_certain=classify(failed.code) is ErrorClass.ROW)
+        return Refusal(str(failed), is_certain=classify(failed) is ErrorClass.ROW)
     return None
 
 

@@ -28,10 +28,11 @@ from onceward.connections.kafka import driver
 from onceward.contracts import SlotValues, TryAgain
 from onceward.errors import RowsRejected, TargetRefused
 from onceward.identity import JobIdentity, SinkName
-from onceward.sinks.kafka.client import Client, KafkaFailed, claim_from, claim_transactional_id
+from onceward.sinks.kafka.client import Client, claim_from, claim_transactional_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
 from onceward.sinks.kafka.compatibility import fitting_columns
 from onceward.sinks.kafka.encode import Records, records_of
+from onceward.sinks.kafka.errors import KafkaFailed
 from onceward.sinks.kafka.facts import TargetFacts
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, misfits
 from onceward.sinks.kafka.options import Options

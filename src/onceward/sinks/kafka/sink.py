@@ -20,12 +20,11 @@ from onceward.contracts import Finding, Receipt, RejectedRow, SlotValues, Transa
 from onceward.errors import ConfigurationError, attributed
 from onceward.identity import JobIdentity, default_sink_name
 from onceward.sinks.error_class import ErrorClass
-from onceward.sinks.kafka.client import KafkaFailed, Passing, translated
 from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import columns_of
 from onceward.sinks.kafka.compatibility import refuse_stream
 from onceward.sinks.kafka.diagnose import diagnose
-from onceward.sinks.kafka.errors import classify
+from onceward.sinks.kafka.errors import KafkaFailed, Passing, classify, translated
 from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES
 from onceward.sinks.kafka.options import Choice, Options
@@ -163,7 +162,7 @@ class KafkaSink(TransactionalWriteAheadSink):
                     # Smaller each time, so this ends.
                     continue
                 except KafkaFailed as failed:
-                    if classify(failed.code) is ErrorClass.ROW:
+                    if classify(failed) is ErrorClass.ROW:
                         self._refuse_rejected(failed, slots, job, checkpoint_id)
                     raise
 
