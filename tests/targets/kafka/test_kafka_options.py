@@ -163,7 +163,7 @@ def test_records_of_others_and_of_no_one_are_passed_over() -> None:
         (b'["ow1","page view","kafka","aaaaaaaa",1,0]', b'{"fingerprint":"f","slots":[0]}'),
         (b'["ow2","page views","kafka","aaaaaaaa",1,0]', b'{"fingerprint":"f","slots":[0]}'),
     )
-    assert list(found.receipts()) == []
+    assert list(found.all_receipts()) == []
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"fingerprint":"f"}', b'{"fingerprint":"f","slots":7}'])
@@ -179,13 +179,13 @@ def test_a_receipt_without_a_value_only_makes_room() -> None:
     key = b'["ow1","page views","kafka","aaaaaaaa",%d,0]'
     body = b'{"fingerprint":"f","slots":[0],"rows":1}'
     receipts = [(key % epoch, body) for epoch in range(4)]
-    mark = read(*receipts).watermark(Generation("aaaaaaaa"), 3)
+    mark = read(*receipts).raised_watermark(Generation("aaaaaaaa"), 3)
     assert [value for _, value in mark] == [b'{"settled":2}', None, None, None]
     uncleaned, cleaned = read(*receipts, *mark), read(receipts[3], *mark)
     for found in (uncleaned, cleaned):
-        assert [receipt.epoch for receipt in found.receipts()] == [3]
-        assert found.settled(Generation("aaaaaaaa")) == 2
-        assert found.watermark(Generation("aaaaaaaa"), 3) == []
+        assert [receipt.epoch for receipt in found.all_receipts()] == [3]
+        assert found.watermark(Generation("aaaaaaaa")) == 2
+        assert found.raised_watermark(Generation("aaaaaaaa"), 3) == []
 
 
 def test_brokers_that_are_away_are_told_of_once_and_not_ten_times_a_second(caplog: pytest.LogCaptureFixture) -> None:

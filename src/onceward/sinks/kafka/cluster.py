@@ -197,10 +197,10 @@ class Cluster:
 
     def is_held_up(self, topic: str) -> bool:
         """Whether a transaction of somebody is open among the receipts."""
-        return self.end_of(topic) > self.end_of(topic, is_committed=True)
+        return self.end_of(topic) > self.end_of(topic, read_committed=True)
 
-    def end_of(self, topic: str, *, is_committed: bool = False) -> int:
-        """Where the receipts end now, for `is_committed` at the first transaction that is still open, else past them
+    def end_of(self, topic: str, *, read_committed: bool = False) -> int:
+        """Where the receipts end now, for `read_committed` at the first transaction that is still open, else past them
         all. A new topic gets time to come up.
 
         One look that meets a topic without a leader waits for all of its time and gets nothing: so the first are
@@ -210,7 +210,7 @@ class Cluster:
         look_s = 1.0
         while True:
             try:
-                return self._end_of(topic, min(look_s, self._settings.timeout_s), is_committed=is_committed)
+                return self._end_of(topic, min(look_s, self._settings.timeout_s), read_committed=read_committed)
             except KafkaFailed as failed:
                 may_come = failed.code in (*_coming_up(), driver().KafkaError._TIMED_OUT)
                 if not may_come or time.monotonic() > deadline:
@@ -220,15 +220,15 @@ class Cluster:
                     self._admin.list_topics(topic, timeout=look_s)
                 look_s *= 2
 
-    def _end_of(self, topic: str, look_s: float, *, is_committed: bool) -> int:
-        (end,) = self._ends(self._ask_for_ends(topic, [PARTITION_OF_RECEIPTS], look_s, is_committed=is_committed))
+    def _end_of(self, topic: str, look_s: float, *, read_committed: bool) -> int:
+        (end,) = self._ends(self._ask_for_ends(topic, [PARTITION_OF_RECEIPTS], look_s, read_committed=read_committed))
         return end
 
     def _ask_for_ends(
-        self, topic: str, partitions: Iterable[int], look_s: float, *, is_committed: bool
+        self, topic: str, partitions: Iterable[int], look_s: float, *, read_committed: bool
     ) -> list[Future[Any]]:
         kafka = driver()
-        level = kafka.IsolationLevel.READ_COMMITTED if is_committed else kafka.IsolationLevel.READ_UNCOMMITTED
+        level = kafka.IsolationLevel.READ_COMMITTED if read_committed else kafka.IsolationLevel.READ_UNCOMMITTED
         places = [kafka.TopicPartition(topic, partition) for partition in partitions]
         latest = admin_driver().OffsetSpec.latest()
         asked = self._admin.list_offsets(dict.fromkeys(places, latest), isolation_level=level, request_timeout=look_s)
@@ -242,8 +242,8 @@ class Cluster:
         look_s, pause_s = self._settings.timeout_s, _SOON_S
         deadline = time.monotonic() + look_s
         # Both are asked before either is waited for.
-        stood = self._ask_for_ends(topic, partitions, look_s, is_committed=False)
-        asked = self._ask_for_ends(topic, partitions, look_s, is_committed=True)
+        stood = self._ask_for_ends(topic, partitions, look_s, read_committed=False)
+        asked = self._ask_for_ends(topic, partitions, look_s, read_committed=True)
         ends = dict(zip(partitions, self._ends(stood), strict=True))
         while held_up := [
             (partition, end)
@@ -255,17 +255,17 @@ class Cluster:
                 raise self._client.failed(_is_open(f"{end} of partition {partition} of {topic!r}"))
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _BETWEEN_LOOKS_S)
-            asked = self._ask_for_ends(topic, partitions, look_s, is_committed=True)
+            asked = self._ask_for_ends(topic, partitions, look_s, read_committed=True)
 
     def read_receipts(
-        self, topic: str, job: JobName, sink: SinkName, *, patience_s: float, is_committed: bool = True
+        self, topic: str, job: JobName, sink: SinkName, *, patience_s: float, read_committed: bool = True
     ) -> Receipts:
         """Every receipt of this job's name and sink whose transaction is committed.
 
         A committed receipt stays hidden while an *earlier* transaction in the topic is open, be it of another job. So
         it is not enough to read what can be read: this reads up to where the topic ended when asked, and waits for
-        those that are open there. They end with their publish, or by their time-out. Not `is_committed`: what may never
-        come to be is read too, and nothing is waited for.
+        those that are open there. They end with their publish, or by their time-out. Not `read_committed`: what may
+        never come to be is read too, and nothing is waited for.
         """
         receipts = Receipts(job, sink)
         end = self.end_of(topic)
@@ -273,7 +273,7 @@ class Cluster:
             return receipts
         kafka = driver()
         client = Client(self._settings, f"reading the receipts in {topic!r}")
-        consumer = client.make(kafka.Consumer, self._settings.consumer(is_committed=is_committed))
+        consumer = client.make(kafka.Consumer, self._settings.consumer(read_committed=read_committed))
         try:
             with client.raising_kafka_failed():
                 # It would learn of the topic by itself, half a second later.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onceward.connections.kafka import driver
-from onceward.contracts import TryAgain
-from onceward.errors import TargetChanged
+from onceward.contracts import RejectedRow, TryAgain
+from onceward.errors import RowsRejected, TargetChanged
 from onceward.sinks.error_class import ErrorClass
 
 UNKNOWN_TOPICS = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
@@ -139,3 +139,10 @@ def translated(failed: KafkaFailed) -> Exception:
             "again; what is staged stays staged",
         )
     return failed
+
+
+def row_rejected(row: RejectedRow) -> RowsRejected:
+    """One row is enough to stop; `find_rejected` names them all."""
+    return RowsRejected(
+        f"row {row.row} of slot {row.slot} cannot be sent: {row.why}", hint=RowsRejected.hint_for("the topic")
+    )

@@ -41,7 +41,12 @@ class TargetFacts:
         """Of these topics, as far as they were met."""
         return {fact: text for topic in topics for fact, text in self._facts.get(topic, {}).items()}
 
-    def compare(self, names: Iterable[str], found: Mapping[str, Described]) -> None:
+    def take(self, names: Iterable[str], found: Mapping[str, Described]) -> None:
+        """At a start: from here on those of these topics that are there stay as they are."""
+        self._facts.clear()
+        self.confirm(names, found)
+
+    def confirm(self, names: Iterable[str], found: Mapping[str, Described]) -> None:
         """`TargetChanged` when one of these topics is gone, another, or kept otherwise than before."""
         for name in names:
             before = self._facts.get(name)

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,12 +64,19 @@ class Topic:
         return (DEFAULT_MAX_BYTES if self.max_bytes is None else self.max_bytes) - _FRAME_BYTES
 
 
+class Misfit(NamedTuple):
+    """A record that its topic will not take: its place among its like, and why."""
+
+    row: int
+    why: str
+
+
 TopicOf = Callable[[str], Topic | None]
 """Looks a topic up; None when there is none."""
 
 
-def misfits(records: Records, topic_of: TopicOf) -> Iterator[tuple[int, str]]:
-    """Each record that its topic will not take: its place among these, and why."""
+def misfits(records: Records, topic_of: TopicOf) -> Iterator[Misfit]:
+    """Each of these records that its topic will not take."""
     if not len(records):
         return
     names = records.names()
@@ -81,9 +89,7 @@ def misfits(records: Records, topic_of: TopicOf) -> Iterator[tuple[int, str]]:
         yield from _of_topic(records, name, topic_of, rows)
 
 
-def _of_topic(
-    records: Records, name: str | None, topic_of: TopicOf, rows: pa.Array | None
-) -> Iterator[tuple[int, str]]:
+def _of_topic(records: Records, name: str | None, topic_of: TopicOf, rows: pa.Array | None) -> Iterator[Misfit]:
     topic = topic_of(name) if name is not None and is_name(name) else None
     if topic is None or topic.closed:
         everything = pa.array([True] * len(records)) if rows is None else rows
@@ -95,12 +101,12 @@ def _of_topic(
     # Most often none is too large, and one number shows it.
     if pc.max(sizes).as_py() > topic.record_bytes:
         for row, _ in _named(_both(pc.greater(sizes, topic.record_bytes), rows), ""):
-            yield row, f"it has {sizes[row]} bytes, and topic {name!r} takes {topic.record_bytes}"
+            yield Misfit(row, f"it has {sizes[row]} bytes, and topic {name!r} takes {topic.record_bytes}")
     if records.partitions is not None:
         numbers = records.partitions
         outside = pc.fill_null(pc.or_(pc.greater_equal(numbers, topic.partitions), pc.less(numbers, 0)), False)
         for row, _ in _named(_both(outside, rows), ""):
-            yield row, f"it is for partition {numbers[row]}, and topic {name!r} has {topic.partitions}"
+            yield Misfit(row, f"it is for partition {numbers[row]}, and topic {name!r} has {topic.partitions}")
     if topic.wants_keys:
         keyless = pa.array([True] * len(records)) if records.keys is None else pc.is_null(records.keys)
         yield from _named(_both(keyless, rows), f"it has no key, and topic {name!r} is compacted")
@@ -109,12 +115,13 @@ def _of_topic(
         yield from _named(_both(given, rows), f"it has a time, and topic {name!r} puts its own in its place")
     elif records.timestamps is not None:
         for row, _ in _named(_both(_untimely(records.timestamps, topic), rows), ""):
-            yield row, f"its time is {records.timestamps[row]} ms since 1970, which topic {name!r} does not take"
+            at = records.timestamps[row]
+            yield Misfit(row, f"its time is {at} ms since 1970, which topic {name!r} does not take")
     if records.headers is not None:
         for place, headers in enumerate(records.headers):
             why = next(filter(None, map(_wrong_header, headers or ())), None)
             if why is not None and (rows is None or rows[place].as_py()):
-                yield place, why
+                yield Misfit(place, why)
 
 
 def _no_topic(name: str | None) -> str:
@@ -180,6 +187,6 @@ def _both(mask: pa.Array, rows: pa.Array | None) -> pa.Array:
     return mask if rows is None else pc.and_(mask, rows)
 
 
-def _named(mask: pa.Array, why: str) -> Iterator[tuple[int, str]]:
+def _named(mask: pa.Array, why: str) -> Iterator[Misfit]:
     for row in pc.indices_nonzero(mask).to_pylist():
-        yield row, why
+        yield Misfit(row, why)

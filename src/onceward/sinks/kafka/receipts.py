@@ -60,7 +60,7 @@ class Receipts:
         body = _parsed_body(key, value)
         try:
             if rest == [_SETTLED]:
-                self._settled[generation] = max(self.settled(generation), int(body["settled"]))
+                self._settled[generation] = max(self.watermark(generation), int(body["settled"]))
                 return
             epoch, first = int(rest[0]), int(rest[1])
             fingerprint = Fingerprint(body["fingerprint"])
@@ -83,17 +83,17 @@ class Receipts:
         """The slots of an epoch that have their receipt."""
         return self._slots.get((generation, epoch), {})
 
-    def settled(self, generation: Generation) -> int:
+    def watermark(self, generation: Generation) -> int:
         """The epoch up to which receipts may be gone; -1 when none is."""
         return self._settled.get(generation, -1)
 
-    def receipts(self) -> Iterator[Receipt]:
+    def all_receipts(self) -> Iterator[Receipt]:
         """All that still stand: above the watermark, and those of each generation's newest epoch."""
         newest: dict[Generation, int] = {}
         for generation, epoch in self._slots:
             newest[generation] = max(epoch, newest.get(generation, -1))
         for (generation, epoch), slots in self._slots.items():
-            if epoch > self.settled(generation) or epoch == newest[generation]:
+            if epoch > self.watermark(generation) or epoch == newest[generation]:
                 for slot, fingerprint in slots.items():
                     yield Receipt(self.job, generation, self.sink, epoch, slot, fingerprint)
 
@@ -106,12 +106,12 @@ class Receipts:
         body = {"fingerprint": one.fingerprint, "slots": slots, "rows": rows}
         return self._key(one.generation, one.epoch, slots[0]), _dumped(body)
 
-    def watermark(self, generation: Generation, below: int) -> list[Record]:
+    def raised_watermark(self, generation: Generation, below: int) -> list[Record]:
         """The records that raise the watermark and make room. None when it is as high already.
 
         The newest epoch's receipts stay: they tell a later checkpoint that this generation existed.
         """
-        if below - 1 <= self.settled(generation):
+        if below - 1 <= self.watermark(generation):
             return []
         newest = max((epoch for found, epoch in self._slots if found == generation), default=-1)
         gone = [
@@ -131,7 +131,7 @@ class Receipts:
         return self.announcement(generation, transactional_id)[0], None
 
     def drop_settled(self, job: JobIdentity, below: int) -> None:
-        """Forget what `watermark` has removed."""
+        """Forget what `raised_watermark` has removed."""
         newest = max((epoch for found, epoch in self._slots if found == job.generation), default=-1)
         for known in [*self._slots]:
             if known[0] == job.generation and known[1] < min(below, newest):

@@ -21,7 +21,7 @@ from onceward.sinks.kafka.session import Session
 Opened = Callable[[], AbstractContextManager[Session]]
 
 
-def search(slots: Sequence[SlotValues], opened: Opened) -> list[RejectedRow]:
+def find_rejected(slots: Sequence[SlotValues], opened: Opened) -> list[RejectedRow]:
     """All of them. What `opened` gives is ended by a failure, and the next one is another."""
     found: list[RejectedRow] = []
     for slot in slots:
@@ -38,18 +38,18 @@ def _misfits(slot: SlotValues, opened: Opened) -> list[RejectedRow]:
     def attempt(part: SlotValues) -> Refusal | None:
         with opened() as session:
             try:
-                why = next(session.misfits(part), None)
+                misfit = next(session.misfits(part), None)
             except (OncewardError, KafkaFailed, TryAgain):
                 raise
             except Exception as error:
                 return Refusal(f"{type(error).__name__}: {error}", is_certain=False)
-        return None if why is None else Refusal(why[1])
+        return None if misfit is None else Refusal(misfit.why)
 
     named: dict[int, str] = {}
     with opened() as session:
         try:
-            for row, why in session.misfits(slot):
-                named.setdefault(row, why)
+            for misfit in session.misfits(slot):
+                named.setdefault(misfit.row, misfit.why)
             return [RejectedRow(slot.slot, row, why) for row, why in named.items()]
         except (OncewardError, KafkaFailed, TryAgain):
             raise

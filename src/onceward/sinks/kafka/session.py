@@ -25,16 +25,16 @@ from typing import Any
 import pyarrow as pa
 
 from onceward.connections.kafka import driver
-from onceward.contracts import SlotValues, TryAgain
-from onceward.errors import RowsRejected, TargetRefused
+from onceward.contracts import RejectedRow, SlotValues, TryAgain
+from onceward.errors import TargetRefused
 from onceward.identity import JobIdentity, SinkName
 from onceward.sinks.kafka.client import Client, claim_from, claim_transactional_id
 from onceward.sinks.kafka.cluster import PARTITION_OF_RECEIPTS, Cluster
 from onceward.sinks.kafka.compatibility import fitting_columns
 from onceward.sinks.kafka.encode import Records, records_of
-from onceward.sinks.kafka.errors import KafkaFailed
+from onceward.sinks.kafka.errors import KafkaFailed, row_rejected
 from onceward.sinks.kafka.facts import TargetFacts
-from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, misfits
+from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES, Misfit, misfits
 from onceward.sinks.kafka.options import Options
 from onceward.sinks.kafka.receipts import Receipts, Record
 from onceward.sinks.kafka.topics import Topics
@@ -91,10 +91,10 @@ class Session:
             self.close()
             raise
 
-    def _read_receipts(self, *, is_committed: bool = True) -> Receipts:
+    def _read_receipts(self, *, read_committed: bool = True) -> Receipts:
         patience_s = self._settings.transaction_timeout_s + self._settings.timeout_s
         return self._cluster.read_receipts(
-            self._receipts_topic, self.job.name, self._sink, patience_s=patience_s, is_committed=is_committed
+            self._receipts_topic, self.job.name, self._sink, patience_s=patience_s, read_committed=read_committed
         )
 
     # --- who may publish --------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Session:
     def _end_what_others_left_open(self) -> None:
         """A predecessor that died or stands still under another id would hold up the receipts until its time-out."""
         if self._cluster.is_held_up(self._receipts_topic):
-            ids = self._read_receipts(is_committed=False).ids(self.job.generation)
+            ids = self._read_receipts(read_committed=False).ids(self.job.generation)
             for other in sorted(ids - {self._id}):
                 # No more than a favour: what counts is what is read committed.
                 with contextlib.suppress(KafkaFailed, TargetRefused):
@@ -163,14 +163,14 @@ class Session:
     def without_receipt(self, slots: Sequence[SlotValues], epoch: int) -> list[SlotValues]:
         """Those that have no receipt yet, or are to have none."""
         found = self.receipts.slots(self.job.generation, epoch)
-        return slots_to_send(slots, found.items(), settled=self.receipts.settled(self.job.generation))
+        return slots_to_send(slots, found.items(), settled=self.receipts.watermark(self.job.generation))
 
-    def misfits(self, slot: SlotValues) -> Iterator[tuple[int, str]]:
+    def misfits(self, slot: SlotValues) -> Iterator[Misfit]:
         """The rows of a slot that their topics will not take, and why. Nothing is sent for it."""
         for first, records in self._records(slot):
             self._topics.know(records.names())
             for row, why in misfits(records, self._topics.get):
-                yield first + row, why
+                yield Misfit(first + row, why)
 
     def try_out(self, slot: SlotValues) -> None:
         """Send the rows as if they were to be published, then abort: no `read_committed` reader sees them."""
@@ -208,7 +208,7 @@ class Session:
 
     def forget(self, below: int) -> None:
         """Raise the watermark in the topic, and let receipts below it go: together."""
-        records = self.receipts.watermark(self.job.generation, below)
+        records = self.receipts.raised_watermark(self.job.generation, below)
         if not records:
             return
         self._write(records)
@@ -277,7 +277,7 @@ class Session:
         for first, records in self._records(slot):
             self._topics.know(records.names())
             for row, why in misfits(records, self._topics.get):
-                raise rejected(slot.slot, first + row, why)
+                raise row_rejected(RejectedRow(slot.slot, first + row, why))
             self._refuse_smaller_topics(records)
             self._produce(records)
 
@@ -350,11 +350,3 @@ class Session:
 def _thrown_away() -> tuple[int, ...]:
     errors = driver().KafkaError
     return (errors._PURGE_QUEUE, errors._PURGE_INFLIGHT)
-
-
-def rejected(slot: int, row: int, why: str) -> RowsRejected:
-    """One row is enough to stop; `find_rejected` names them all."""
-    return RowsRejected(
-        f"row {row} of slot {slot} cannot be sent: {why}",
-        hint=RowsRejected.hint_for("the topic"),
-    )

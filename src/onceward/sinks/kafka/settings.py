@@ -125,12 +125,12 @@ class Settings:
             "delivery.report.only.error": True,
         }
 
-    def consumer(self, *, is_committed: bool = True) -> dict[str, Setting]:
+    def consumer(self, *, read_committed: bool = True) -> dict[str, Setting]:
         """For the client that reads receipts. It joins no group, but the driver wants one named."""
         return {
             **self.connection(),
             "group.id": f"{self.id_prefix}-receipts",
-            "isolation.level": "read_committed" if is_committed else "read_uncommitted",
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",

@@ -24,13 +24,13 @@ from onceward.sinks.kafka.cluster import Cluster
 from onceward.sinks.kafka.columns import columns_of
 from onceward.sinks.kafka.compatibility import refuse_stream
 from onceward.sinks.kafka.diagnose import diagnose
-from onceward.sinks.kafka.errors import KafkaFailed, Passing, classify, translated
+from onceward.sinks.kafka.errors import KafkaFailed, Passing, classify, row_rejected, translated
 from onceward.sinks.kafka.facts import TargetFacts, receipts_do_not_fit
 from onceward.sinks.kafka.limits import DEFAULT_MAX_BYTES
 from onceward.sinks.kafka.options import Choice, Options
 from onceward.sinks.kafka.preflight import check
-from onceward.sinks.kafka.rejected import search
-from onceward.sinks.kafka.session import Session, SmallerBatches, rejected
+from onceward.sinks.kafka.rejected import find_rejected
+from onceward.sinks.kafka.session import Session, SmallerBatches
 from onceward.sinks.kafka.settings import Settings
 
 _ONE_RECORD_EACH = 1
@@ -132,7 +132,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         topics = self._options.topics
         with attributed(sink=self.name), closing(Cluster(self.settings)) as cluster:
             self._facts = self._nothing_relied_on()
-            self._facts.compare(topics, cluster.describe(topics))
+            self._facts.take(topics, cluster.describe(topics))
             return {**self._facts.facts(topics), **cluster.of_transactions()}
 
     def _nothing_relied_on(self) -> TargetFacts:
@@ -181,7 +181,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         if failed.topic == self._options.receipts_topic:
             raise receipts_do_not_fit(self._options.receipts_topic, str(failed))
         for row in self.find_rejected(slots, job, epoch):
-            raise rejected(row.slot, row.row, row.why) from failed
+            raise row_rejected(row) from failed
         # Where the topic's limit cannot be seen, batches may be larger than it takes.
         self._batch_bytes = max(_ONE_RECORD_EACH, self._batch_bytes // _LESS)
         raise Passing(str(failed), failed.code, topic=failed.topic) from failed
@@ -194,7 +194,7 @@ class KafkaSink(TransactionalWriteAheadSink):
             try:
                 with self._at(job) as session:
                     waiting = session.without_receipt(slots, checkpoint_id)
-                return search(waiting, partial(self._at, job))
+                return find_rejected(waiting, partial(self._at, job))
             finally:
                 self._end()
                 self._batch_bytes = usual
@@ -210,7 +210,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         with self._alone, attributed(sink=self.name):
             self._end()
             with self._at(job) as session:
-                return list(session.receipts.receipts())
+                return list(session.receipts.all_receipts())
 
     def receipts_at(self) -> str:
         """The topic and its id: one that was deleted and made anew holds none of the receipts that it had."""

@@ -37,7 +37,7 @@ class Topics:
         found = self._cluster.describe(asked)
         missing = [name for name in asked if name not in found and self._facts.knows(name)]
         found |= self._cluster.describe_patiently(missing, SURELY_GONE_S)
-        self._facts.compare(asked, found)
+        self._facts.confirm(asked, found)
         for name in wanted:
             self._seen[name] = found[name].topic if name in found else None
 
