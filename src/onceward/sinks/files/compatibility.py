@@ -50,7 +50,7 @@ def _refuse_partitions(schema: pa.Schema, options: Options) -> None:
 def _refuse_content(schema: pa.Schema, options: Options) -> None:
     """What the format says of the types; then it is tried on them, without a row."""
     for field in schema:
-        hint = options.file_format.refuse(field.type)
+        hint = options.file_format.refused_type(field.type)
         if hint is not None:
             raise TargetRefused(
                 f"column {field.name!r} ({spark_type(field.type)}) does not fit {options.format}", hint=hint

@@ -35,11 +35,14 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """One way to write a file. `compressions` maps each to the file's extension; the first is the default."""
+    """One way to write a file. `compressions` maps each to the file's extension; the first is the default.
+
+    `refused_type` says why it has no form for a type; None when it has one.
+    """
 
     open: Callable[[pa.NativeFile, pa.Table, str, FormatOptions], Encoder]
     compressions: Mapping[str, str]
-    refuse: Callable[[pa.DataType], str | None]
+    refused_type: Callable[[pa.DataType], str | None]
     rows_per_group: int
 
     @property
@@ -157,19 +160,19 @@ FORMATS: Mapping[str, FileFormat] = {
             "gzip": "gz.parquet",
             "none": "parquet",
         },
-        refuse=_takes_all,
+        refused_type=_takes_all,
         rows_per_group=1 << 20,
     ),
     "jsonl": FileFormat(
         open=_JsonLines,
         compressions={"none": "jsonl", "gzip": "jsonl.gz"},
-        refuse=_takes_all,
+        refused_type=_takes_all,
         rows_per_group=1 << 16,
     ),
     "csv": FileFormat(
         open=_Csv,
         compressions={"none": "csv", "gzip": "csv.gz"},
-        refuse=_refused_by_csv,
+        refused_type=_refused_by_csv,
         rows_per_group=1 << 16,
     ),
 }

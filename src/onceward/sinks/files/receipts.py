@@ -11,7 +11,7 @@ from onceward.identity import Fingerprint, JobIdentity, SinkName, TransactionNam
 from onceward.sinks.files.layout import FinalName
 
 
-def receipts_in(root: Path, job: JobIdentity, sink: SinkName) -> set[Receipt]:
+def all_receipts(root: Path, job: JobIdentity, sink: SinkName) -> set[Receipt]:
     """One for each slot of this job's name and this sink that is visible, in any generation.
 
     One visible file of several is enough: it proves the decision, and committing the slot again shows the others.

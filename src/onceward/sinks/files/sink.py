@@ -38,7 +38,7 @@ from onceward.sinks.files.layout import StagedFile, transaction_of
 from onceward.sinks.files.options import Options, default_name
 from onceward.sinks.files.preflight import check
 from onceward.sinks.files.publish import files_of, missing, publish, remove
-from onceward.sinks.files.receipts import receipts_in
+from onceward.sinks.files.receipts import all_receipts
 from onceward.sinks.files.writer import SlotTransaction
 from onceward.storage import local_path, make_folders, sync_folder
 
@@ -202,7 +202,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
 
     def receipts(self, job: JobIdentity) -> Iterable[Receipt]:
         """One for each slot of which a file is visible, in any generation."""
-        return receipts_in(self.path, job, self.name)
+        return all_receipts(self.path, job, self.name)
 
     # --- the hidden folder ----------------------------------------------------------------------
 
