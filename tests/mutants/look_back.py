@@ -55,8 +55,8 @@ RULES = (
         name="target-that-fails-while-it-is-mended-is-asked-again",
         rule="A target that fails while what came back is committed may have gone back further: it is asked again.",
         file="epoch/rollback_detector.py",
-        old=", before_retry=self._look_before_retry\n",
-        new="\n",
+        old="            before_retry=self._look_before_retry,\n",
+        new="",
         tests=WENT_BACK_TWICE,
     ),
     Mutant(

@@ -254,7 +254,7 @@ def test_a_target_that_takes_nothing_within_the_deadline_ends_the_waiting_and_ke
 
 def test_a_run_that_is_being_stopped_repeats_no_failed_delivery() -> None:
     harness, sink = decided_for_a_locked_target()
-    stopping = Publisher(context_of(harness), PublishLimits(), gave_up=lambda: True)
+    stopping = Publisher(context_of(harness), PublishLimits(), is_cancelled=lambda: True)
     with pytest.raises(PublishFailed):
         stopping.publish_decided()
     assert sink.commits == 1, "nor is the other slot tried"

@@ -70,7 +70,7 @@ class Disk:
 
     def all_of(self, verb: str) -> list[int]:
         """The places of all events of a kind."""
-        return [place for place, event in enumerate(self.events) if event.startswith(f"{verb} ")]
+        return [index for index, event in enumerate(self.events) if event.startswith(f"{verb} ")]
 
 
 @pytest.fixture
@@ -289,8 +289,8 @@ def test_visible_names_are_on_the_disk_before_the_staged_ones_go(disk: Disk) -> 
     first_removal = min(disk.all_of("remove"))
     assert last_name < first_removal, "all names are given before the first staged one goes"
     for folder in (".", "app=a", "app=b"):
-        synced = [place for place, event in enumerate(disk.events) if event == f"sync {folder}"]
-        assert any(last_name < place < first_removal for place in synced), f"{folder} in {disk.events}"
+        synced = [index for index, event in enumerate(disk.events) if event == f"sync {folder}"]
+        assert any(last_name < index < first_removal for index in synced), f"{folder} in {disk.events}"
 
 
 def test_a_slot_that_another_publisher_finishes_between_two_looks_is_not_lost(

@@ -124,23 +124,23 @@ class RedisConnection:
     def run_all(self, source: str, calls: Sequence[Call]) -> list[Any]:
         """Run the script for each call; those for one server go in one go, in their order. The answers, in order."""
         pipelines: dict[int, tuple[redis.client.Pipeline, list[int]]] = {}
-        for place, (client, key, arguments) in enumerate(calls):
+        for index, (client, key, arguments) in enumerate(calls):
             if id(client) not in pipelines:
                 pipelines[id(client)] = client.pipeline(transaction=False), []
                 pipelines[id(client)][0].script_load(source)
-            pipeline, places = pipelines[id(client)]
+            pipeline, indexes = pipelines[id(client)]
             pipeline.evalsha(sha_of(source), 1, key, *arguments)
-            places.append(place)
+            indexes.append(index)
         answers: dict[int, Any] = {}
-        for pipeline, places in pipelines.values():
-            answers.update(zip(places, pipeline.execute(raise_on_error=False)[1:], strict=True))
-        for place, (client, key, arguments) in enumerate(calls):
-            if isinstance(answers[place], driver().exceptions.NoScriptError):
+        for pipeline, indexes in pipelines.values():
+            answers.update(zip(indexes, pipeline.execute(raise_on_error=False)[1:], strict=True))
+        for index, (client, key, arguments) in enumerate(calls):
+            if isinstance(answers[index], driver().exceptions.NoScriptError):
                 # Its scripts were flushed in the middle of the pipeline.
-                answers[place] = self.run(client, source, key, *arguments)
-            if isinstance(answers[place], Exception):
-                raise answers[place]
-        return [answers[place] for place in range(len(calls))]
+                answers[index] = self.run(client, source, key, *arguments)
+            if isinstance(answers[index], Exception):
+                raise answers[index]
+        return [answers[index] for index in range(len(calls))]
 
     def _known_places(self) -> list[tuple[int, int, tuple[str, int]]]:
         if not self._places:

@@ -36,7 +36,7 @@ def _sources(known: Sequence[SourceInfo], ends: Mapping[str, str]) -> list[dict[
     reported = list(ends.items())
     if len(reported) != len(known):
         return [_source(SourceInfo(n), one) for n, one in enumerate(reported)] or [_source(one) for one in known]
-    return [_source(one, reported[place]) for place, one in enumerate(known)]
+    return [_source(one, reported[index]) for index, one in enumerate(known)]
 
 
 def _source(one: SourceInfo, reported: tuple[str, str] = ("", "")) -> dict[str, Any]:

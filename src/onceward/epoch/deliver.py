@@ -56,9 +56,10 @@ class DeliveryEnded(Exception):
 class SinkDelivery:
     """Delivers for one run.
 
-    `gave_up` is asked before each repetition: True ends the waiting at once. `on_failure` is called at each failure,
-    `before_retry` before an attempt that failed is repeated, with what it raised, if it did. An `OncewardError` or
-    `DeliveryEnded` that it raises ends the delivery; by any other error the repetition has failed, too.
+    `is_cancelled` is asked before each repetition: True ends the waiting at once. `on_failure` is called at each
+    failure, `before_retry` before an attempt that failed is repeated, with what it raised, if it did. An
+    `OncewardError` or `DeliveryEnded` that it raises ends the delivery; by any other error the repetition has failed,
+    too.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class SinkDelivery:
         context: RunContext,
         limits: PublishLimits | None = None,
         *,
-        gave_up: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
         on_failure: Callable[[], None] = lambda: None,
         before_retry: Callable[[Exception | None], None] = lambda failed: None,
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
-        self._gave_up, self._on_failure, self._before_retry = gave_up, on_failure, before_retry
+        self._is_cancelled, self._on_failure, self._before_retry = is_cancelled, on_failure, before_retry
         self.outage: Outage | None = None
 
     def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
@@ -161,7 +162,7 @@ class SinkDelivery:
                 may_retry, failed = False, cause
             self._on_failure()
             waited = clock.monotonic() - started
-            if waited + after_s > limits.deadline_s or self._gave_up():
+            if waited + after_s > limits.deadline_s or self._is_cancelled():
                 raise PublishFailed(
                     f"the target did not take the epoch within {waited:.0f} s: {failure}",
                     epoch=manifest.epoch,
@@ -249,5 +250,5 @@ def _without(read: Callable[[], Iterator[pa.RecordBatch]], left_out: frozenset[i
         first += batch.num_rows
         if left_out.isdisjoint(numbers):
             yield batch
-        elif kept := [place for place, number in enumerate(numbers) if number not in left_out]:
+        elif kept := [index for index, number in enumerate(numbers) if number not in left_out]:
             yield batch.take(pa.array(kept))

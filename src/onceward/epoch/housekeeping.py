@@ -45,8 +45,8 @@ class Housekeeping:
         """Let go of segments that were kept long enough; the oldest first, so that few are looked at."""
         context, kept = self._context, sorted(self._context.kept.epochs())
         retention = self._limits.keep_published
-        for place, epoch in enumerate(kept):
-            marker, newer = context.kept.legible(epoch), len(kept) - place - 1
+        for index, epoch in enumerate(kept):
+            marker, newer = context.kept.legible(epoch), len(kept) - index - 1
             if marker is not None and not retention.is_over(marker, newer=newer, now=context.clock.now()):
                 return
             context.kept.forget(epoch)

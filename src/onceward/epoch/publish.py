@@ -37,20 +37,26 @@ from onceward.wal import is_segment
 
 
 class Publisher:
-    """Publishes for one run. `gave_up` is asked before each repetition: True ends the waiting at once."""
+    """Publishes for one run. `is_cancelled` is asked before each repetition: True ends the waiting at once."""
 
     def __init__(
-        self, context: RunContext, limits: PublishLimits | None = None, *, gave_up: Callable[[], bool] = lambda: False
+        self,
+        context: RunContext,
+        limits: PublishLimits | None = None,
+        *,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
         self.in_doubt = InDoubtTracker(context)
-        self._rollbacks = RollbackDetector(context, self._limits, gave_up=gave_up, on_failure=self.in_doubt.look_again)
+        self._rollbacks = RollbackDetector(
+            context, self._limits, is_cancelled=is_cancelled, on_failure=self.in_doubt.look_again
+        )
         self._housekeeping = Housekeeping(context, self._limits, self.in_doubt, self._rollbacks)
         self._delivery = SinkDelivery(
             context,
             self._limits,
-            gave_up=gave_up,
+            is_cancelled=is_cancelled,
             on_failure=self.in_doubt.look_again,
             before_retry=self._rollbacks.after_failure,
         )

@@ -34,7 +34,7 @@ class PublisherThread:
         self._context = context
         self._limits = limits or PublishLimits()
         self._watchdog = watchdog
-        self._publisher = Publisher(context, limits, gave_up=lambda: self._hurry.is_set())
+        self._publisher = Publisher(context, limits, is_cancelled=lambda: self._hurry.is_set())
         self._hurry = threading.Event()
         self._changed = threading.Condition()
         self._newest = -1

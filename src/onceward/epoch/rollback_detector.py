@@ -23,20 +23,24 @@ class _MoreSurvivors(DeliveryEnded):
 
 
 class RollbackDetector:
-    """Of one run. `gave_up` and `on_failure` are as for `SinkDelivery`."""
+    """Of one run. `is_cancelled` and `on_failure` are as for `SinkDelivery`."""
 
     def __init__(
         self,
         context: RunContext,
         limits: PublishLimits | None = None,
         *,
-        gave_up: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], bool] = lambda: False,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
         self._delivery = SinkDelivery(
-            context, self._limits, gave_up=gave_up, on_failure=on_failure, before_retry=self._look_before_retry
+            context,
+            self._limits,
+            is_cancelled=is_cancelled,
+            on_failure=on_failure,
+            before_retry=self._look_before_retry,
         )
         self._to_commit: Sequence[PendingTransaction] = ()
         self._looked_back_s = context.clock.monotonic()
@@ -93,8 +97,8 @@ class RollbackDetector:
                     ) from None
 
     def _commit(self, found: Sequence[tuple[PendingTransaction, Manifest]]) -> None:
-        for place, (one, manifest) in enumerate(found):
-            self._to_commit = [one for one, _ in found[place:]]
+        for index, (one, manifest) in enumerate(found):
+            self._to_commit = [one for one, _ in found[index:]]
             if (delivery := delivery_of(self._context, [one], manifest)) is not None:
                 sink, entry = delivery
                 log.warning(

@@ -108,10 +108,10 @@ def put_empty_state(folder: Path, operator: Operator, how: Emptiness, *, with_id
     (folder / "_metadata" / "metadata").write_text(f"v1\n{json.dumps(document, separators=(',', ':'))}")
     ids = [[str(uuid.uuid4()) for _ in stores] for _ in range(count)] if with_ids else []
     for partition in range(count):
-        for place, store in enumerate(stores):
+        for index, store in enumerate(stores):
             inside = folder / str(partition) / ("" if store == _DEFAULT else store)
             inside.mkdir(parents=True, exist_ok=True)
-            name = f"{how.version}_{ids[partition][place]}" if with_ids else str(how.version)
+            name = f"{how.version}_{ids[partition][index]}" if with_ids else str(how.version)
             _put_snapshot(inside, name, how.provider)
     return ids
 

@@ -158,7 +158,7 @@ def _refuse(what: str, why: str, old: Sequence[T], new: Sequence[T], olds: set[i
 
 def _refuse_left_behind(what: str, found: Sequence[Match[T]]) -> None:
     if any(one.now is None for one in found):
-        pairs = [Pair(place, one.before, one.now, one.now is None) for place, one in enumerate(found)]
+        pairs = [Pair(index, one.before, one.now, one.now is None) for index, one in enumerate(found)]
         raise PipelineChanged(
             f"{what} of the savepoint have no place in the pipeline:\n{side_by_side(pairs, _TITLES)}",
             hint="give --allow-non-restored-state if they may be left behind; one that was renamed: --rename OLD=NEW",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from onceward.connections.kafka import AdminConnection, admin_driver, driver, not_taken, said, without_secrets
 from onceward.errors import SourceUnavailable
-from onceward.sources.positions import OffsetRange, Place
+from onceward.sources.positions import OffsetRange, TopicPartition
 
 _USER = "KafkaSource"
 _TIMEOUT_S = 30.0
@@ -26,11 +26,11 @@ class Brokers:
         except (kafka.KafkaException, TypeError, ValueError) as error:
             raise not_taken(error, config) from None
 
-    def kept(self, places: Iterable[Place]) -> dict[Place, OffsetRange]:
+    def kept(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
         """The records that they have, for those of the partitions that exist."""
         kafka = driver(_USER)
         deadline = time.monotonic() + self._timeout_s
-        wanted = set(places)
+        wanted = set(partitions)
         while True:
             try:
                 there = wanted & self._partitions({topic for topic, _ in wanted})
@@ -44,15 +44,17 @@ class Brokers:
                     ) from None
                 time.sleep(_BETWEEN_LOOKS_S)
             else:
-                return {place: OffsetRange(*place, first[place], past[place]) for place in there}
+                return {partition: OffsetRange(*partition, first[partition], past[partition]) for partition in there}
 
-    def _partitions(self, topics: set[str]) -> set[Place]:
+    def _partitions(self, topics: set[str]) -> set[TopicPartition]:
         """Those that exist. Asking for them also tells the driver of leaders anew, which it never does by itself."""
         found = self._admin.client.list_topics(timeout=self._timeout_s).topics
         return {(topic, number) for topic in topics & set(found) for number in found[topic].partitions}
 
-    def _offsets(self, places: set[Place], kind: str) -> dict[Place, int]:
+    def _offsets(self, partitions: set[TopicPartition], kind: str) -> dict[TopicPartition, int]:
         kafka, specs = driver(_USER), admin_driver(_USER).OffsetSpec
-        wanted = {kafka.TopicPartition(*place): getattr(specs, kind)() for place in places}
+        wanted = {kafka.TopicPartition(*partition): getattr(specs, kind)() for partition in partitions}
         asked = self._admin.client.list_offsets(wanted, request_timeout=self._timeout_s) if wanted else {}
-        return {(place.topic, place.partition): int(future.result().offset) for place, future in asked.items()}
+        return {
+            (partition.topic, partition.partition): int(future.result().offset) for partition, future in asked.items()
+        }

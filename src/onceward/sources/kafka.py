@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onceward.connections.kafka import driver, not_taken
 from onceward.errors import ConfigurationError, DamagedFile, SourceDataLost
 from onceward.sources.brokers import Brokers
-from onceward.sources.positions import OffsetRange, Place, positions
+from onceward.sources.positions import OffsetRange, TopicPartition, positions
 from onceward.spark.checkpoint import SparkLogs
 from onceward.spark.current import current_checkpoint
 from onceward.storage import local_path
@@ -88,17 +88,19 @@ class KafkaSource:
         """
         resumed, kept = self._resumed_and_kept(local_path(checkpoint))
         return sorted(
-            OffsetRange(*place, offset, kept[place].first)
-            for place, offset in resumed.items()
-            if place in kept and kept[place].first > offset
+            OffsetRange(*partition, offset, kept[partition].first)
+            for partition, offset in resumed.items()
+            if partition in kept and kept[partition].first > offset
         )
 
-    def _resumed_and_kept(self, checkpoint: Path) -> tuple[dict[Place, int], dict[Place, OffsetRange]]:
+    def _resumed_and_kept(
+        self, checkpoint: Path
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, OffsetRange]]:
         """Where a start would go on, and what the brokers have of these partitions, if anything."""
         resumed = {
-            place: offset
-            for place, offset in positions(checkpoint, SparkLogs(checkpoint).decided()).items()
-            if self._reads(place[0])
+            partition: offset
+            for partition, offset in positions(checkpoint, SparkLogs(checkpoint).decided()).items()
+            if self._reads(partition[0])
         }
         return resumed, (Brokers(self.servers, self._config).kept(resumed) if resumed else {})
 
@@ -114,7 +116,7 @@ class KafkaSource:
             resumed, kept = self._resumed_and_kept(checkpoint)
         except DamagedFile:
             return  # The start repairs it, or says what to do. Spark itself stops where data is lost.
-        lost = [_why_lost(place, offset, kept.get(place)) for place, offset in sorted(resumed.items())]
+        lost = [_why_lost(partition, offset, kept.get(partition)) for partition, offset in sorted(resumed.items())]
         named = [why for why in lost if why]
         if named:
             more = f", and {len(named) - _SHOWN} more partitions" if len(named) > _SHOWN else ""
@@ -124,9 +126,9 @@ class KafkaSource:
             )
 
 
-def _why_lost(place: Place, offset: int, kept: OffsetRange | None) -> str | None:
+def _why_lost(where: TopicPartition, offset: int, kept: OffsetRange | None) -> str | None:
     """What a job that goes on at this offset would miss; None where everything is there."""
-    topic, partition = place
+    topic, partition = where
     if kept is None:
         return f"{topic}-{partition}: all from {offset} on (the partition is gone)"
     if kept.first > offset:
@@ -163,7 +165,7 @@ def offsets_for_monitoring(
         kafka, root = driver("offsets_for_monitoring"), given or current_checkpoint()
         if root is None:
             raise ConfigurationError("the checkpoint is not known here", hint="name it: offsets_for_monitoring(..., P)")
-        ends = [kafka.TopicPartition(*place, offset) for place, offset in positions(root, epoch).items()]
+        ends = [kafka.TopicPartition(*partition, offset) for partition, offset in positions(root, epoch).items()]
         if not ends:
             return
         # One client for all epochs, a new one after a failure.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onceward.spark.checkpoint import SparkLogs
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 
@@ -28,23 +28,25 @@ class OffsetRange:
         return f"{self.topic}-{self.partition}: {self.first} to {self.past - 1} ({self.past - self.first} records)"
 
 
-def positions(checkpoint: Path, epoch: int) -> dict[Place, int]:
+def positions(checkpoint: Path, epoch: int) -> dict[TopicPartition, int]:
     """Where the epoch ends in every partition of every Kafka source; nothing where Spark has purged its entry.
 
     One that two sources read is left out: they may be different brokers, or at different places.
     """
     found = [pair for line in SparkLogs(checkpoint).sources(epoch) for pair in _kafka_offsets(line)]
-    times = Counter(place for place, _ in found)
-    return {place: offset for place, offset in found if times[place] == 1}
+    times = Counter(partition for partition, _ in found)
+    return {partition: offset for partition, offset in found if times[partition] == 1}
 
 
 def offset_ranges(checkpoint: Path, epoch: int) -> list[OffsetRange]:
     """What the epoch reads. A partition that the epoch before did not know yet has no known beginning: left out."""
     before, end = positions(checkpoint, epoch - 1) if epoch else {}, positions(checkpoint, epoch)
-    return sorted(OffsetRange(*place, before[place], past) for place, past in end.items() if place in before)
+    return sorted(
+        OffsetRange(*partition, before[partition], past) for partition, past in end.items() if partition in before
+    )
 
 
-def shown(offsets: Mapping[Place, int]) -> str:
+def shown(offsets: Mapping[TopicPartition, int]) -> str:
     """For tables: `views (0, 60000) (1, 55000)`."""
     topics: dict[str, list[tuple[int, int]]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
@@ -52,7 +54,7 @@ def shown(offsets: Mapping[Place, int]) -> str:
     return "; ".join(f"{topic} " + " ".join(f"({p}, {o})" for p, o in found) for topic, found in topics.items())
 
 
-def _kafka_offsets(line: str) -> Iterator[tuple[Place, int]]:
+def _kafka_offsets(line: str) -> Iterator[tuple[TopicPartition, int]]:
     """Those of one source, if it is Kafka: `{"topic": {"0": 12, "1": 7}}`. Other sources write other things."""
     try:
         found = json.loads(line)

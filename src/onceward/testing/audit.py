@@ -69,7 +69,7 @@ def audit(
     Order is judged per key and by first appearance, for a duplicate is named as one already. With columns `version` and
     `attempt` (see `engine.SCHEMA`) an epoch whose visible rows come from two computations is named as mixed.
     """
-    position = {identifier: place for place, identifier in enumerate(expected)}
+    position = {identifier: index for index, identifier in enumerate(expected)}
     counts = Counter(row[id_column] for row in rows)
     return Audit(
         expected=len(position),

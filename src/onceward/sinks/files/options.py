@@ -10,6 +10,7 @@ from onceward.errors import ConfigurationError
 from onceward.identity import can_be_name, default_sink_name
 from onceward.sinks.files.formats import FORMATS, FileFormat, FormatOptions
 from onceward.sinks.files.layout import HIDDEN
+from onceward.sinks.names import as_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Options:
             raise ConfigurationError(
                 f"{format} files cannot be compressed with {compression!r}", hint=f"choose one of {', '.join(known)}"
             )
-        partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        partition_by = as_names(partition_by)
         if len(set(partition_by)) < len(partition_by):
             raise ConfigurationError(
                 f"partition_by names a column twice: {', '.join(partition_by)}", hint="name each column once"

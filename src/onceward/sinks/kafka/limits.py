@@ -118,10 +118,10 @@ def _of_topic(records: Records, name: str | None, topic_of: TopicOf, rows: pa.Ar
             at = records.timestamps[row]
             yield Misfit(row, f"its time is {at} ms since 1970, which topic {name!r} does not take")
     if records.headers is not None:
-        for place, headers in enumerate(records.headers):
+        for index, headers in enumerate(records.headers):
             why = next(filter(None, map(_wrong_header, headers or ())), None)
-            if why is not None and (rows is None or rows[place].as_py()):
-                yield Misfit(place, why)
+            if why is not None and (rows is None or rows[index].as_py()):
+                yield Misfit(index, why)
 
 
 def _no_topic(name: str | None) -> str:

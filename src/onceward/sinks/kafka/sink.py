@@ -32,6 +32,7 @@ from onceward.sinks.kafka.preflight import check
 from onceward.sinks.kafka.rejected import find_rejected
 from onceward.sinks.kafka.session import Session, SmallerBatches
 from onceward.sinks.kafka.settings import Settings
+from onceward.sinks.names import as_names
 
 _ONE_RECORD_EACH = 1
 _LESS = 4
@@ -83,7 +84,7 @@ class KafkaSink(TransactionalWriteAheadSink):
         driver()
         try:
             self._options = Options(
-                Choice(topic, topic_column, _as_names(key), _as_names(value), format, headers, partition, timestamp),
+                Choice(topic, topic_column, as_names(key), as_names(value), format, headers, partition, timestamp),
                 Settings(
                     servers, dict(config or {}), compression, transaction_timeout_s, timeout_s, id_prefix, producer
                 ),
@@ -269,7 +270,3 @@ def _groups(slots: Sequence[SlotValues], max_rows_per_transaction: int) -> Itera
         rows += slot.rows
     if group:
         yield group
-
-
-def _as_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)

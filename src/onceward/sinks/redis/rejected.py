@@ -125,13 +125,13 @@ def _rows_of(batch: pa.RecordBatch, layout: Layout, first: int) -> Iterator[_Row
     fractions = adds_fractions(layout, batch.schema)
     wrong: dict[int, str] = {}
     for found in misfits(batch, layout, keys):
-        for place in np.flatnonzero(np.asarray(found.rows)).tolist():
-            wrong.setdefault(place, found.why(place))
-    for place, (key, member) in enumerate(around):
-        amount = amounts[place] if counts else None
+        for index in np.flatnonzero(np.asarray(found.rows)).tolist():
+            wrong.setdefault(index, found.why(index))
+    for index, (key, member) in enumerate(around):
+        amount = amounts[index] if counts else None
         if fractions and amount is not None:
             amount = float(amount)
-        yield _Row(first + place, key, member, amount, fractions, wrong.get(place), around)
+        yield _Row(first + index, key, member, amount, fractions, wrong.get(index), around)
 
 
 def _texts(template: Any, batch: pa.RecordBatch) -> list[bytes | None]:
@@ -218,19 +218,19 @@ class _Judge:
             return f"it holds a {held}, not a {expected}"
         return None
 
-    def _ask_counters(self, places: Iterable[tuple[bytes, bytes]], fractions: bool) -> None:
-        new = [place for place in places if place not in self._sums]
+    def _ask_counters(self, counters: Iterable[tuple[bytes, bytes]], fractions: bool) -> None:
+        new = [counter for counter in counters if counter not in self._sums]
         is_field = self.layout.kind == "hincr"
-        usable = [place for place in new if place[0] in self._keys and self._keys[place[0]] is None]
+        usable = [counter for counter in new if counter[0] in self._keys and self._keys[counter[0]] is None]
         sent: dict[int, tuple[Any, list[tuple[bytes, bytes]]]] = {}
-        for place in usable:
-            client = self._client(place[0])
+        for counter in usable:
+            client = self._client(counter[0])
             pipeline, asked = sent.setdefault(id(client), (client.pipeline(transaction=False), []))
-            pipeline.execute_command(*(("HGET", *place) if is_field else ("GET", place[0])))
-            asked.append(place)
+            pipeline.execute_command(*(("HGET", *counter) if is_field else ("GET", counter[0])))
+            asked.append(counter)
         for pipeline, asked in sent.values():
-            for place, answer in zip(asked, pipeline.execute(), strict=True):
-                self._sums[place] = _held(answer, fractions)
+            for counter, answer in zip(asked, pipeline.execute(), strict=True):
+                self._sums[counter] = _held(answer, fractions)
 
     def _beside(self, key: bytes) -> str:
         """A key of ours on the same server."""

@@ -25,6 +25,7 @@ from onceward.contracts import (
 )
 from onceward.errors import ConfigurationError, RowsRejected, attributed
 from onceward.identity import JobIdentity, default_sink_name
+from onceward.sinks.names import as_names
 from onceward.sinks.redis.apply import Delivery
 from onceward.sinks.redis.compatibility import refuse_stream
 from onceward.sinks.redis.diagnose import diagnose
@@ -84,7 +85,7 @@ class RedisSink(TransactionalWriteAheadSink):
                     type=type,
                     key=key,
                     value=value,
-                    fields=(fields,) if isinstance(fields, str) else tuple(fields),
+                    fields=as_names(fields),
                     field=field,
                     member=member,
                     score=score,
