@@ -151,9 +151,9 @@ RULES = (
         name="removed-sink-with-decided-work-stops-the-job",
         rule="Decided rows of a sink that the job no longer has are not passed over.",
         file="epoch/publish.py",
-        old="            sink = self._sink_for(name, manifest)\n",
-        new="            if self._context.sink(name) is None:\n                continue\n"
-        "            sink = self._sink_for(name, manifest)\n",
+        old="            name, failures = waiting.pop(0), rollbacks.failures\n",
+        new="            name, failures = waiting.pop(0), rollbacks.failures\n"
+        "            if self._context.sink(name) is None:\n                continue\n",
         tests=("tests/protocol/test_scenarios_zombies_and_rescale.py",),
     ),
     Mutant(

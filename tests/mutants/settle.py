@@ -84,8 +84,8 @@ RULES = (
         name="sweep-that-fails-is-put-off",
         rule="A target that does not answer a sweep does not stop a job whose epochs are settled.",
         file="epoch/publish.py",
-        old='        except Exception as error:\n            log.warning("a sweep',
-        new='        except KeyError as error:\n            log.warning("a sweep',
+        old="        except Exception as error:\n            self._rollbacks.owes_look = True\n",
+        new="        except KeyError as error:\n            self._rollbacks.owes_look = True\n",
         tests=("tests/protocol/test_scenarios_target.py",),
     ),
     Mutant(

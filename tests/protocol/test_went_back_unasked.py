@@ -168,7 +168,9 @@ def test_s78_nothing_is_repeated_while_another_target_cannot_be_asked() -> None:
     harness = Harness(fake(FakeTwoPhaseSink), fake(FakeTransactionalSink), source=SOURCE)
     older = with_epoch_3_staged(harness)
     faults = OtherIsAway("sink two-phase commit", lambda: two_phase(harness).restore(older), holds="_3_0_")
-    with pytest.raises(PublishFailed, match="cannot be looked at: TargetError: connection refused"):
+    with pytest.raises(
+        PublishFailed, match=r"cannot be looked at: TargetError: connection refused \(sink 'transactional'\)"
+    ):
         Publisher(under(harness, faults), LIMITS).publish_decided()
     assert epochs_in(two_phase(harness)) == [0, 1]
     harness.drain()

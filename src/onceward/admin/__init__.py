@@ -1,7 +1,7 @@
 """What a person does about a checkpoint: look at what waits, commit, abort, divert rows, resolve, publish again."""
 
 from onceward.admin.adopt import Adoption, adopt, consequences, propose_adoption
-from onceward.admin.in_doubt import InDoubt, Verdict, abort_by_hand, commit_by_hand, in_doubt
+from onceward.admin.in_doubt import InDoubt, Verdict, abort_by_hand, commit_by_hand, in_doubt, is_own
 from onceward.admin.poison import PoisonRow, divert_poison, find_poison
 from onceward.admin.reidentify import NewIdentity, propose_identity, write_identity
 from onceward.admin.replay import Replay, plan_replay, replay
@@ -31,6 +31,7 @@ __all__ = [
     "divert_poison",
     "find_poison",
     "in_doubt",
+    "is_own",
     "plan_replay",
     "propose_accept_loss",
     "propose_adoption",

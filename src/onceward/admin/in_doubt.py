@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
-from onceward.contracts import TwoPhaseCommitSink
+from onceward.contracts import AnySink, TwoPhaseCommitSink
 from onceward.epoch import (
     PendingTransaction,
     Publisher,
@@ -156,13 +156,22 @@ def abort_by_hand(context: RunContext, transaction: str) -> None:
 
 
 def _find(context: RunContext, transaction: str) -> InDoubt:
-    """Asks only the target whose transaction it is, by its name: others need not answer."""
-    name = TransactionName.parse(transaction)
-    sinks = tuple(sink for sink in context.sinks if name is not None and name.belongs_to(context.job, sink.name))
-    found = next((one for one in in_doubt(replace(context, sinks=sinks)) if one.transaction == transaction), None)
+    """Asks only the target whose transaction it is: others need not answer."""
+    asked = replace(context, sinks=_sinks_of(context, transaction))
+    found = next((one for one in in_doubt(asked) if one.transaction == transaction), None)
     if found is None:
         raise ConfigurationError(
             f"no target of this job holds a transaction {transaction!r}",
             hint="names are printed by `onceward transactions list`; what is not the job's own is never touched",
         )
     return found
+
+
+def is_own(context: RunContext, transaction: str) -> bool:
+    """Whether its name says that it is of one of the job's sinks, in this generation."""
+    return bool(_sinks_of(context, transaction))
+
+
+def _sinks_of(context: RunContext, transaction: str) -> tuple[AnySink, ...]:
+    name = TransactionName.parse(transaction)
+    return tuple(sink for sink in context.sinks if name is not None and name.belongs_to(context.job, sink.name))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
-from onceward.contracts import AnySink, Receipt, TransactionalWriteAheadSink, TwoPhaseCommitSink
+from onceward.contracts import AnySink, Receipt, TransactionalWriteAheadSink
 from onceward.epoch import (
     DeliveryEnded,
     PendingTransaction,
@@ -26,12 +26,12 @@ from onceward.epoch import (
     pending_transactions,
     rolled_back_target,
     survivors,
+    torn,
 )
-from onceward.errors import ConfigurationError, OutputLost, PublishFailed
+from onceward.errors import ConfigurationError, OncewardError, OutputLost, PublishFailed
 from onceward.identity import SinkName
 from onceward.journal import Manifest, SinkEntry
 from onceward.recovery.targets import receipts_places
-from onceward.wal import WAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class _Step:
     sink: AnySink
     entry: SinkEntry
     manifest: Manifest
+    prepared: Sequence[PendingTransaction] = ()
 
     @property
     def lacking(self) -> Set[tuple[int, SinkName, int]]:
@@ -63,8 +64,7 @@ class _Step:
     @property
     def shown(self) -> Replay:
         slots = tuple(slot.slot for slot in self.entry.slots)
-        prepared = isinstance(self.sink, TwoPhaseCommitSink)
-        return Replay(self.manifest.epoch, self.sink.name, slots, self.entry.rows, prepared)
+        return Replay(self.manifest.epoch, self.sink.name, slots, self.entry.rows, bool(self.prepared))
 
 
 def plan_replay(
@@ -85,21 +85,28 @@ def replay(context: RunContext, limits: PublishLimits | None = None, *, out_of_o
     `PublishFailed` when the target goes back again and again until the deadline.
     """
     clock, limits = context.clock, limits or PublishLimits()
-    began_s, done = clock.monotonic(), list[Replay]()
+    done: dict[tuple[int, SinkName], Replay] = {}
+    went_back_s: float | None = None
     while True:
         context, planned = _planned(context, limits, out_of_order=out_of_order)
         try:
             for number, step in enumerate(planned):
                 ask_again = partial(_ask_again, context, limits, planned[number:], out_of_order)
                 SinkDelivery(context, limits, before_retry=ask_again).deliver(step.sink, step.entry, step.manifest)
-                done.append(step.shown)
-            return done
-        except OutputLost:
+                done[step.manifest.epoch, step.sink.name] = step.shown
+            return list(done.values())
+        except OutputLost as lost:
             # It went back further, and no call has failed: what it lacks is for `TargetRolledBack` to say.
-            _planned(context, limits, out_of_order=out_of_order)
+            try:
+                _planned(context, limits, out_of_order=out_of_order)
+            except OncewardError:
+                raise
+            except Exception as error:
+                raise lost from error
             raise
         except _LacksMore:
-            if (waited_s := clock.monotonic() - began_s) > limits.deadline_s:
+            went_back_s = clock.monotonic() if went_back_s is None else went_back_s
+            if (waited_s := clock.monotonic() - went_back_s) > limits.deadline_s:
                 raise PublishFailed(
                     f"the target went back again at each failure, for {waited_s:.0f} s",
                     epoch=step.manifest.epoch,
@@ -109,23 +116,31 @@ def replay(context: RunContext, limits: PublishLimits | None = None, *, out_of_o
 
 
 def _ask_again(
-    context: RunContext, limits: PublishLimits, left: Sequence[_Step], out_of_order: bool, failed: Exception | None
+    context: RunContext, limits: PublishLimits, left: Sequence[_Step], out_of_order: bool, has_waited: bool
 ) -> None:
-    _, planned = _planned(context, limits, out_of_order=out_of_order)
+    """What only asks to wait need not be listed just now."""
+    besides = left[0].prepared if has_waited else ()
+    _, planned = _planned(context, limits, out_of_order=out_of_order, besides=besides)
     if {slot for step in planned for slot in step.lacking} - {slot for step in left for slot in step.lacking}:
         raise _LacksMore
 
 
 def _planned(
-    context: RunContext, limits: PublishLimits | None, *, out_of_order: bool
+    context: RunContext,
+    limits: PublishLimits | None,
+    *,
+    out_of_order: bool,
+    besides: Sequence[PendingTransaction] = (),
 ) -> tuple[RunContext, list[_Step]]:
     context = replace(context, receipts_at=receipts_places(context))
     keep = (limits or PublishLimits()).keep_receipts
     markers = newest_markers(context)
     # In this order: what is committed meanwhile has its receipt then.
-    held = [one for one in pending_transactions(context) if one.sink != WAL]
+    listed = list(pending_transactions(context))
+    held = survivors(context, listed)
     receipts, kept = context.receipts(), context.kept.epochs()
-    lost = missing(context, markers, receipts, held, keep_receipts=keep)
+    prepared = [*besides, *(one for one, _ in held)]
+    lost = torn(context, listed) + missing(context, markers, receipts, prepared, keep_receipts=keep)
     if gone := [one for one in lost if not one.in_log or one.epoch not in kept]:
         raise rolled_back_target(gone, kept)
     lacking = list(_lacking(context, receipts))
@@ -134,12 +149,13 @@ def _planned(
     return context, sorted([*_prepared(context, held), *lacking], key=lambda step: step.manifest.epoch)
 
 
-def _prepared(context: RunContext, held: Sequence[PendingTransaction]) -> Iterator[_Step]:
-    for _, found in groupby(survivors(context, held), lambda pair: (pair[1].epoch, pair[0].sink)):
+def _prepared(context: RunContext, held: Sequence[tuple[PendingTransaction, Manifest]]) -> Iterator[_Step]:
+    by_sink = sorted(held, key=lambda pair: (pair[1].epoch, pair[0].sink))
+    for _, found in groupby(by_sink, lambda pair: (pair[1].epoch, pair[0].sink)):
         pairs = list(found)
-        manifest = pairs[0][1]
-        if (delivery := delivery_of(context, [one for one, _ in pairs], manifest)) is not None:
-            yield _Step(*delivery, manifest)
+        prepared, manifest = [one for one, _ in pairs], pairs[0][1]
+        if (delivery := delivery_of(context, prepared, manifest)) is not None:
+            yield _Step(*delivery, manifest, prepared)
 
 
 def _refuse_out_of_order(context: RunContext, lacking: Sequence[Replay], receipts: Sequence[Receipt]) -> None:

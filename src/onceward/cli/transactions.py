@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from onceward.admin import InDoubt, Verdict, abort_by_hand, abort_strays, commit_by_hand, in_doubt, strays, to_abort
+from onceward.admin import (
+    InDoubt,
+    Verdict,
+    abort_by_hand,
+    abort_strays,
+    commit_by_hand,
+    in_doubt,
+    is_own,
+    strays,
+    to_abort,
+)
 from onceward.cli.ask import Because, Yes, ask, who
 from onceward.cli.commands import Commands
 from onceward.cli.load import load_job
@@ -78,7 +88,7 @@ def abort(
     if (name is None) != all_:
         raise typer.BadParameter("give the name of one transaction, or --all", param_hint="NAME")
     context = job_context(load_job(target))
-    if name is not None and any(one.transaction == name for one in in_doubt(context)):
+    if name is not None and is_own(context, name):
         abort_by_hand(context, name)
         aborted = [name]
     else:

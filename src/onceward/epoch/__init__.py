@@ -21,6 +21,7 @@ from onceward.epoch.look_back import (
     newest_markers,
     rolled_back_target,
     survivors,
+    torn,
 )
 from onceward.epoch.publish import Publisher
 from onceward.epoch.publisher_thread import PublisherThread
@@ -90,6 +91,7 @@ __all__ = [
     "survey_epoch",
     "survivors",
     "take_over",
+    "torn",
     "transactions_of",
     "with_watchdog",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -57,9 +57,9 @@ class SinkDelivery:
     """Delivers for one run.
 
     `is_cancelled` is asked before each repetition: True ends the waiting at once. `on_failure` is called at each
-    failure, `before_retry` before an attempt that failed is repeated, with what it raised, if it did. An
-    `OncewardError` or `DeliveryEnded` that it raises ends the delivery; by any other error the repetition has failed,
-    too.
+    failure, `before_retry` before an attempt that failed is repeated: with True, if the sink has ever only asked to be
+    called again later. An `OncewardError` or `DeliveryEnded` that it raises ends the delivery; by any other error the
+    repetition has failed, too. While `owes_look`, it is called before the first attempt as well.
     """
 
     def __init__(
@@ -69,11 +69,14 @@ class SinkDelivery:
         *,
         is_cancelled: Callable[[], bool] = lambda: False,
         on_failure: Callable[[], None] = lambda: None,
-        before_retry: Callable[[Exception | None], None] = lambda failed: None,
+        before_retry: Callable[[bool], None] = lambda has_waited: None,
+        owes_look: Callable[[], bool] = lambda: False,
     ) -> None:
         self._context = context
         self._limits = limits or PublishLimits()
         self._is_cancelled, self._on_failure, self._before_retry = is_cancelled, on_failure, before_retry
+        self._owes_look = owes_look
+        self._taken: tuple[int, Set[SinkName]] = (-1, frozenset())
         self.outage: Outage | None = None
 
     def deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
@@ -82,6 +85,7 @@ class SinkDelivery:
         began_at = clock.now()
         with about(epoch=manifest.epoch, sink=sink.name):
             self._deliver(sink, entry, manifest)
+        self._taken = (manifest.epoch, {*(self._taken[1] if self._taken[0] == manifest.epoch else ()), sink.name})
         self._context.emit(Delivered(manifest.epoch, clock.now(), sink.name, began_at, len(entry.slots), entry.rows))
 
     def _deliver(self, sink: AnySink, entry: SinkEntry, manifest: Manifest) -> None:
@@ -129,22 +133,24 @@ class SinkDelivery:
         clock, limits = self._context.clock, self._limits
         row_search = RejectedRowSearch(search, epoch=manifest.epoch, sink=sink.name)
         started, backoff, failure = clock.monotonic(), limits.backoff_s, ""
-        may_retry, failed = True, None
+        must_look, has_waited = self._owes_look(), False
         while True:
             cause: Exception | None = None
-            # A repetition that begins just before the deadline gets a tenth of it: enough to tell slow from hanging.
-            left_s = max(started + limits.deadline_s - clock.monotonic(), limits.deadline_s / 10)
             try:
-                if not may_retry:
-                    self._before_retry(failed)
-                    may_retry = True
+                if must_look:
+                    self._before_retry(has_waited)
+                    must_look = False
+                # One that begins just before the deadline gets a tenth of it: enough to tell slow from hanging.
+                left_s = max(started + limits.deadline_s - clock.monotonic(), limits.deadline_s / 10)
                 with no_longer_than(left_s), attributed(sink=sink.name, epoch=manifest.epoch):
                     outcome = attempt()
             except (OncewardError, DeliveryEnded):
                 raise
             except Exception as error:
                 why = str(error) if isinstance(error, TryAgain) else f"{type(error).__name__}: {error}"
-                why = why if may_retry else f"what the targets have cannot be looked at: {why}"
+                if must_look:
+                    where = f" ({', '.join(error.__notes__)})" if hasattr(error, "__notes__") else ""
+                    why = f"what the targets have cannot be looked at: {why}{where}"
                 cause, outcome = error, RetryLater(why, after_s=backoff)
             match outcome:
                 case Committed() | AlreadyCommitted():
@@ -155,11 +161,11 @@ class SinkDelivery:
                     failure = why
                 case _:
                     assert_never(outcome)
-            self._watch_transaction_age(sink, manifest, failure)
-            if may_retry:
-                # Else no row has been sent.
+            if not must_look:
+                # Else it was not this sink that failed.
+                self._watch_transaction_age(sink, manifest, failure)
                 row_search.after_failure(cause)
-                may_retry, failed = False, cause
+                must_look, has_waited = True, has_waited or cause is None
             self._on_failure()
             waited = clock.monotonic() - started
             if waited + after_s > limits.deadline_s or self._is_cancelled():
@@ -177,11 +183,12 @@ class SinkDelivery:
             backoff = min(backoff * 2, limits.max_backoff_s)
 
     def _watch_transaction_age(self, sink: AnySink, manifest: Manifest, failure: str) -> None:
-        """A transaction that the target will forget must not be waited for in silence. One of a settled epoch is there
-        again: how old it is where it came from, nobody knows."""
+        """A transaction that the target will forget must not be waited for in silence. One that was committed is not
+        waited for, and of a settled epoch it is there again: how old it is where it came from, nobody knows."""
         if not isinstance(sink, TwoPhaseCommitSink) or sink.transaction_timeout_s is None:
             return
-        if manifest.epoch <= self._context.watermark():
+        was_taken = self._taken[0] == manifest.epoch and sink.name in self._taken[1]
+        if was_taken or manifest.epoch <= self._context.watermark():
             return
         age = (self._context.clock.now() - manifest.created_at).total_seconds()
         if age > sink.transaction_timeout_s:

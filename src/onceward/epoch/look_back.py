@@ -32,6 +32,29 @@ class Missing:
 def survivors(context: RunContext, listed: Iterable[PendingTransaction]) -> list[tuple[PendingTransaction, Manifest]]:
     """Of what the targets hold: the transactions of settled epochs that the marker names and that are whole, with what
     the marker says; the oldest epochs first."""
+    return [pair for pair in _settled_with(context, listed) if _is_whole(context, *pair)]
+
+
+def torn(context: RunContext, listed: Iterable[PendingTransaction]) -> list[Missing]:
+    """Of what the targets hold: what the marker names, too, and what is not whole. Nothing can be done with it.
+
+    Somebody may commit it just now: then it is not listed any more, and so it is listed and looked at twice.
+    """
+    names = {one.name for one, manifest in _settled_with(context, listed) if not _is_whole(context, one, manifest)}
+    if not names:
+        return []
+    again = [one for one in pending_transactions(context) if one.name in names]
+    lost: list[Missing] = []
+    for one, manifest in _settled_with(context, again):
+        if not _is_whole(context, one, manifest):
+            slots = [slot for slot in manifest.sinks[one.sink].slots if slot.transaction == str(one.name)]
+            lost.append(_missing(one.sink, manifest.epoch, slots))
+    return lost
+
+
+def _settled_with(
+    context: RunContext, listed: Iterable[PendingTransaction]
+) -> list[tuple[PendingTransaction, Manifest]]:
     watermark = context.watermark()
     found = []
     for one in listed:
@@ -39,7 +62,7 @@ def survivors(context: RunContext, listed: Iterable[PendingTransaction]) -> list
         if one.sink == WAL or epoch > watermark or str(one.name) not in (named_by_marker(context, epoch) or ()):
             continue
         marker = context.settled.legible(epoch)
-        if marker is not None and marker.manifest is not None and _is_whole(context, one, marker.manifest):
+        if marker is not None and marker.manifest is not None and one.sink in marker.manifest.sinks:
             found.append((one, marker.manifest))
     return sorted(found, key=lambda pair: pair[1].epoch)
 
@@ -75,23 +98,40 @@ def came_back(
     receipts: Sequence[Receipt],
     *,
     keep_receipts: int,
+    listed: Sequence[PendingTransaction] | None = None,
     besides: Sequence[PendingTransaction] = (),
 ) -> list[PendingTransaction]:
-    """If a target went back: its `survivors`, which must be committed before anything else. `besides` are there, too,
-    though they may not be listed just now.
+    """If a target went back: its `survivors`, which must be committed before anything else. The targets are listed, if
+    they were not just now (`listed`), only where receipts are gone. `besides` are there, too, though not listed.
 
     `TargetRolledBack` when receipts of settled epochs are gone and their transactions are not there either. A commit
     that is still under way (its answer was lost, or another driver makes it) may end after its receipt was looked for
     and before its transaction is: so what is in neither is looked for among the receipts once more.
     """
-    if not missing(context, markers, receipts, keep_receipts=keep_receipts):
-        return []
-    held = [*besides, *(one for one, _ in survivors(context, pending_transactions(context)))]
+    if listed is None:
+        if not missing(context, markers, receipts, keep_receipts=keep_receipts):
+            return []
+        listed = list(pending_transactions(context))
+    held = [*besides, *(one for one, _ in survivors(context, listed))]
+    lost = torn(context, listed)
     if missing(context, markers, receipts, held, keep_receipts=keep_receipts):
-        lost = missing(context, markers, context.receipts(), held, keep_receipts=keep_receipts)
-        if lost:
-            raise rolled_back_target(lost, context.kept.epochs())
+        lost += missing(context, markers, promised_receipts(context, markers), held, keep_receipts=keep_receipts)
+    if lost:
+        raise rolled_back_target(lost, context.kept.epochs())
     return held
+
+
+def promised_receipts(context: RunContext, markers: Sequence[Marker]) -> list[Receipt]:
+    """What the targets have, of those sinks of which a marker says that theirs has receipts: no other need answer."""
+    found: list[Receipt] = []
+    for sink in context.sinks:
+        if any(published_in(context, marker, sink.name, has_any=True) for marker in markers) and sink.keeps_receipts:
+            try:
+                found += sink.receipts(context.job)
+            except Exception as error:
+                error.add_note(f"sink {sink.name!r}")
+                raise
+    return found
 
 
 def missing(

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from onceward.contracts import AnySink
+from onceward.contracts import AnySink, WriteAheadSink
 from onceward.contracts.events import Decided, Settled
 from onceward.epoch.decided import EpochSurvey, ReportLost, Settle, decided_step, survey_epoch
 from onceward.epoch.deliver import Outage, SinkDelivery
@@ -59,6 +59,7 @@ class Publisher:
             is_cancelled=is_cancelled,
             on_failure=self.in_doubt.look_again,
             before_retry=self._rollbacks.after_failure,
+            owes_look=lambda: self._rollbacks.owes_look,
         )
 
     @property
@@ -146,27 +147,30 @@ class Publisher:
     def _deliver_all(self, manifest: Manifest) -> None:
         """To one sink after the other. Behind a failure one of the targets may have gone back, also to before what it
         already had of this very epoch: who came before the failure is asked again, before the staged rows are removed.
-
-        Whose receipts are its output is not: readers may have taken it away meanwhile.
         """
-        clock, began_s = self._context.clock, self._context.clock.monotonic()
+        clock, rollbacks = self._context.clock, self._rollbacks
         waiting = [name for name, entry in manifest.sinks.items() if entry.slots]
-        done: list[SinkName] = []
+        taken: set[SinkName] = set()
+        to_ask_again: list[SinkName] = []
+        asked_again_s: float | None = None
         while waiting:
-            name, failures = waiting.pop(0), self._rollbacks.failures
-            sink = self._sink_for(name, manifest)
+            name, failures = waiting.pop(0), rollbacks.failures
+            sink, is_again = self._sink_for(name, manifest), name in taken
+            if is_again and asked_again_s is None:
+                asked_again_s = clock.monotonic()
             self._delivery.deliver(sink, manifest.sinks[name], manifest)
-            if self._rollbacks.failures > failures:
-                if done and clock.monotonic() - began_s > 2 * self._limits.deadline_s:
+            if rollbacks.failures > failures:
+                if asked_again_s is not None and clock.monotonic() - asked_again_s > self._limits.deadline_s:
                     raise PublishFailed(
-                        "the targets took the epoch, but one after the other failed until the deadline",
+                        "the targets took the epoch, but asked again one after the other failed until the deadline",
                         epoch=manifest.epoch,
                         sink=name,
                         hint="the epoch stays staged and is published first at the next start; check the targets",
                     )
-                waiting, done = [*waiting, *done], []
-            if sink.keeps_receipts and not sink.receipts_are_output:
-                done.append(name)
+                waiting, to_ask_again = [*waiting, *to_ask_again], []
+            taken.add(name)
+            if _can_be_asked_again(sink):
+                to_ask_again.append(name)
 
     def _sink_for(self, name: SinkName, manifest: Manifest) -> AnySink:
         """The variant by which the epoch was staged for this sink."""
@@ -254,8 +258,17 @@ class Publisher:
         except OncewardError:
             raise
         except Exception as error:
+            self._rollbacks.owes_look = True
             log.warning("a sweep for orphans and old receipts is put off: %s: %s", type(error).__name__, error)
 
     def sweep(self) -> None:
         """See `Housekeeping.sweep`."""
         self._housekeeping.sweep()
+
+
+def _can_be_asked_again(sink: AnySink) -> bool:
+    """Whether it knows what it has: by receipts, or by its committer. Where the output itself is the receipt, readers
+    may have taken it away."""
+    if isinstance(sink, WriteAheadSink):
+        return sink.committer is not None
+    return sink.keeps_receipts and not sink.receipts_are_output

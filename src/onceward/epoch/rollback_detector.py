@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from onceward.contracts import AnySink
 from onceward.epoch.deliver import DeliveryEnded, Outage, SinkDelivery
 from onceward.epoch.limits import PublishLimits
-from onceward.epoch.look_back import came_back, delivery_of, newest_markers, survivors
-from onceward.epoch.reap import PendingTransaction
+from onceward.epoch.look_back import came_back, delivery_of, newest_markers, promised_receipts, survivors, torn
+from onceward.epoch.reap import PendingTransaction, pending_transactions
 from onceward.epoch.run_context import RunContext, log
 from onceward.errors import OncewardError, OutputLost, PublishFailed
 from onceward.journal import Manifest, SinkEntry
@@ -45,14 +45,16 @@ class RollbackDetector:
         self._to_commit: Sequence[PendingTransaction] = ()
         self._looked_back_s = context.clock.monotonic()
         self.failures = 0
-        """After how many failed deliveries it has been asked."""
+        """How many deliveries have failed."""
+        self.owes_look = False
+        """A look that was due got no answer: nothing is to be published before one has."""
 
     @property
     def outage(self) -> Outage | None:
         """The commit of a survivor that is being repeated, if one is."""
         return self._delivery.outage
 
-    def after_failure(self, failed: Exception | None = None) -> None:
+    def after_failure(self, has_waited: bool = False) -> None:
         """A target that failed may have been exchanged for an older state of itself: it is asked before anything more
         is published, or newer epochs would come before those that it lacks. Without an answer nothing is."""
         self.failures += 1
@@ -70,9 +72,9 @@ class RollbackDetector:
     def after_listing(self, listed: Sequence[PendingTransaction]) -> None:
         """A target that holds transactions of settled epochs went back: it is asked what else it lacks before they are
         committed, or they would come over a gap."""
-        if survivors(self._context, listed):
+        if survivors(self._context, listed) or torn(self._context, listed):
             # What it holds by then, if that is more: it may have gone back further in between.
-            self.commit_survivors(self._look() or listed)
+            self.commit_survivors(self._look(lists=True))
 
     def commit_survivors(self, listed: Sequence[PendingTransaction]) -> None:
         """A target that went back holds transactions of settled epochs again: they are the only copy of their rows.
@@ -128,16 +130,20 @@ class RollbackDetector:
             log.warning("what else the targets lack cannot be looked at: %s: %s", type(error).__name__, error)
             raise lost from error
 
-    def _look_before_retry(self, failed: Exception | None) -> None:
+    def _look_before_retry(self, has_waited: bool) -> None:
         """A commit failed: the target may have gone back further, and then more than what is left of the list is to be
-        committed, the oldest first. A target that only asks to wait may not list just now what it is waited for."""
+        committed, the oldest first. A target that only asks to wait may not list just now what it is waited for; if it
+        has gone meanwhile, its commit says so."""
         left = self._to_commit
-        listed = self._look(besides=left[:1] if failed is None else ())
-        if {one.name for one, _ in survivors(self._context, listed)} - {one.name for one in left}:
+        listed = self._look(besides=left[:1] if has_waited else ())
+        if {one.name for one in listed} - {one.name for one in left}:
             raise _MoreSurvivors(listed)
 
-    def _look(self, besides: Sequence[PendingTransaction] = ()) -> list[PendingTransaction]:
+    def _look(self, *, lists: bool = False, besides: Sequence[PendingTransaction] = ()) -> list[PendingTransaction]:
         context, keep = self._context, self._limits.keep_receipts
-        self._looked_back_s = context.clock.monotonic()
         markers = newest_markers(context)
-        return came_back(context, markers, context.receipts(), keep_receipts=keep, besides=besides)
+        receipts = promised_receipts(context, markers)
+        listed = list(pending_transactions(context)) if lists else None
+        found = came_back(context, markers, receipts, keep_receipts=keep, listed=listed, besides=besides)
+        self._looked_back_s, self.owes_look = context.clock.monotonic(), False
+        return found

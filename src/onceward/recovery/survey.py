@@ -19,6 +19,7 @@ from onceward.epoch import (
     came_back,
     newest_markers,
     orphans,
+    pending_transactions,
     survey_epoch,
 )
 from onceward.errors import DamagedFile, NewerFormat, TargetRolledBack
@@ -91,7 +92,8 @@ def take_survey(
         epochs[epoch] = survey_epoch(context, epoch, partial(context.register.taken, epoch, files))
     markers = newest_markers(context)
     receipts = context.receipts()
-    again, rolled_back = _looked_back(context, markers, receipts, limits or PublishLimits())
+    listed = list(pending_transactions(context))
+    again, rolled_back = _looked_back(context, markers, receipts, listed, limits or PublishLimits())
     for found in epochs.values():
         if found.epoch > decided:
             receipts += _remembered(context, found)
@@ -105,7 +107,7 @@ def take_survey(
         watermark_barrier=barrier.fingerprint if barrier else None,
         epochs=epochs,
         receipts=tuple(receipts),
-        orphans=tuple(orphans(context)),
+        orphans=tuple(orphans(context, listed)),
         sinks=frozenset(sink.name for sink in context.sinks),
         generation=context.job.generation,
         known_generations=known,
@@ -123,10 +125,14 @@ def take_survey(
 
 
 def _looked_back(
-    context: RunContext, markers: Sequence[Marker], receipts: Sequence[Receipt], limits: PublishLimits
+    context: RunContext,
+    markers: Sequence[Marker],
+    receipts: Sequence[Receipt],
+    listed: Sequence[PendingTransaction],
+    limits: PublishLimits,
 ) -> tuple[Sequence[PendingTransaction], TargetRolledBack | None]:
     try:
-        return came_back(context, markers, receipts, keep_receipts=limits.keep_receipts), None
+        return came_back(context, markers, receipts, listed=listed, keep_receipts=limits.keep_receipts), None
     except TargetRolledBack as error:
         return (), error
 

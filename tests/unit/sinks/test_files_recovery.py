@@ -1,5 +1,6 @@
 """The file sink after a crash: what it finds pending, what an abort removes, and which receipts it has."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,17 @@ def test_receipts_are_the_published_slots_of_every_generation(
         receipt("aaaaaaaa", 7, 1),
         receipt("bbbbbbbb", 40, 0),
     }
+
+
+def test_staged_names_are_gone_from_the_disk_before_an_epoch_is_settled(
+    tmp_path: Path, context: Contexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a power loss brought back would be published again where a reader has taken the visible file away."""
+    sink = FileSink(tmp_path)
+    handle = stage(sink, context(sink.name))
+    synced: list[tuple[Path, list[str]]] = []
+    monkeypatch.setattr(
+        "onceward.sinks.files.sink.sync_folder", lambda folder: synced.append((folder, os.listdir(folder)))
+    )
+    assert sink.commit(handle) == Committed()
+    assert synced[-1] == (tmp_path / ".onceward", [])

@@ -27,11 +27,13 @@ def files_of(handle: Handle) -> list[tuple[str, str]]:
     return names
 
 
-def missing(hidden: Path, handle: Handle) -> str | None:
-    """What of a slot's staged files is not there, or not whole; None when all is."""
+def missing(hidden: Path, root: Path, handle: Handle) -> str | None:
+    """What of a slot's staged files is not there, or not whole; None when all is. What has its visible name already is
+    not missed: a commit may have been broken off."""
     files_of(handle)
     for file in handle["files"]:  # type: ignore[union-attr]
-        path, size = hidden / str(file["staged"]), file["bytes"]  # type: ignore[index, call-overload]
+        path, final = hidden / str(file["staged"]), root / str(file["final"])  # type: ignore[index, call-overload]
+        path, size = path if path.exists() or not final.exists() else final, file["bytes"]  # type: ignore[index, call-overload]
         try:
             found = path.stat().st_size
         except FileNotFoundError:

@@ -140,7 +140,7 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
 
     def verify(self, handles: Sequence[Handle]) -> Sequence[str | None]:
         """Every staged file has its size, seen from here."""
-        return [missing(self._options.hidden, handle) for handle in handles]
+        return [missing(self._options.hidden, self.path, handle) for handle in handles]
 
     def commit(self, handle: Handle) -> Outcome:
         """See `commit_all`."""
@@ -151,7 +151,9 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
 
         Interleavings this survives, alone or with a second publisher: a crash between any two steps, since all names
         are given before the first staged one is removed; a power loss, since the visible folders are forced to the
-        disk before the staged names go; a second publisher half-way, since a name that exists is not given again.
+        disk before the staged names go, and these are gone from it before the epoch is settled: one that came back
+        would be published again where a reader has taken the visible file away; a second publisher half-way, since a
+        name that exists is not given again.
         """
         slots = [
             [(self._options.hidden / staged, self.path / final) for staged, final in files_of(handle)]
@@ -167,6 +169,8 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
         for places in named:
             for staged, _ in places:
                 staged.unlink(missing_ok=True)
+        if named and self._options.hidden.is_dir():
+            sync_folder(self._options.hidden)
         return outcomes
 
     def _give_names(self, places: list[tuple[Path, Path]]) -> Outcome:
