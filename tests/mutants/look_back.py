@@ -342,4 +342,12 @@ RULES = (
         new="            pass\n        return outcomes",
         tests=("tests/unit/sinks/test_files_recovery.py",),
     ),
+    Mutant(
+        name="who-fails-to-list-strays-is-asked-what-it-has",
+        rule="A target that fails at the end of a start is looked at before anything is published.",
+        file="admin/strays.py",
+        old="            RollbackDetector(context, limits).look_back()\n",
+        new="            pass\n",
+        tests=ASKED_AGAIN,
+    ),
 )

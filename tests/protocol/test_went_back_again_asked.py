@@ -166,6 +166,20 @@ def test_s78_a_look_that_was_put_off_is_made_before_anything_more_is_published(e
     assert epochs_in(target_of(harness)) == [0]
 
 
+def test_s78_a_target_that_fails_when_it_lists_old_transactions_is_asked_what_it_has() -> None:
+    """At the end of a start, after the targets were looked at."""
+    harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
+    harness.life(until=0)
+    older = target_of(harness).backup()
+    harness.life(until=1)
+    ending = harness.life(
+        FailsOnce("sink two-phase pending_of_job", lambda: target_of(harness).restore(older)), until=3
+    )
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, TargetRolledBack)
+    assert epochs_in(target_of(harness)) == [0]
+
+
 def test_s78_a_sink_with_a_committer_is_asked_again_too() -> None:
     """It keeps no receipts, and its committer knows."""
     target = MemoryTarget()

@@ -13,11 +13,20 @@ from datetime import datetime
 
 from onceward.admin.in_doubt import NOBODY_CAN_TELL, InDoubt, Verdict
 from onceward.contracts import Handle, TwoPhaseCommitSink
-from onceward.epoch import PendingTransaction, RunContext, age_of, named_by_marker, since_of
+from onceward.epoch import (
+    PendingTransaction,
+    PublishLimits,
+    RollbackDetector,
+    RunContext,
+    age_of,
+    named_by_marker,
+    since_of,
+)
 from onceward.epoch.run_context import log
 from onceward.errors import ConfigurationError, DamagedFile
 from onceward.identity import SinkName, TransactionName, sink_digest
 from onceward.journal import IdentityFile, IdentityRecord, Kind, Resolution, Resolutions
+from onceward.recovery import failures_as_target_unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +69,15 @@ def strays(context: RunContext) -> list[InDoubt]:
     return sorted(result, key=lambda one: (one.generation, one.epoch, one.slot, one.transaction))
 
 
-def warn_of_strays(context: RunContext) -> None:
-    """At a start: say that they exist. A target that does not list them now is no reason not to start."""
+def warn_of_strays(context: RunContext, limits: PublishLimits | None = None) -> None:
+    """At a start: say that they exist. That a target does not list them now is no reason not to start; but one that has
+    failed may be an older state of itself from here on, and is asked what it has."""
     try:
         found = strays(context)
     except Exception as error:
         log.info("the targets were not asked for old transactions: %s: %s", type(error).__name__, error)
+        with failures_as_target_unavailable():
+            RollbackDetector(context, limits).look_back()
         return
     for generation, count in sorted(Counter(one.generation for one in found).items()):
         whose = "a sink that was removed" if generation == context.job.generation else f"generation {generation}"

@@ -69,7 +69,7 @@ def open_job_checkpoint(
         limits=limits,
         on_plan=on_plan,
     )
-    warn_of_strays(opened.context)
+    warn_of_strays(opened.context, limits)
     for removed in remove_leftovers(root):
         log.info("removed %s: a driver died, or lost its power, while Spark began", removed)
     if put_back(root, opened.record.query):

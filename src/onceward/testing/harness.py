@@ -265,7 +265,7 @@ class Harness:
             limits=self.limits,
             on_plan=self.plans.append,
         )
-        warn_of_strays(opened.context)
+        warn_of_strays(opened.context, self.limits)
         driver = _Driver(self, opened.context, opened.coordinator, Publisher(opened.context, self.limits), behaviour)
         engine = Engine(
             logs=logs,
