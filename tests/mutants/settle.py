@@ -84,8 +84,8 @@ RULES = (
         name="sweep-that-fails-is-put-off",
         rule="A target that does not answer a sweep does not stop a job whose epochs are settled.",
         file="epoch/publish.py",
-        old="        except Exception as error:\n            self._rollbacks.owes_look = True\n",
-        new="        except KeyError as error:\n            self._rollbacks.owes_look = True\n",
+        old="        except Exception as error:\n            self._rollbacks.owes_look = True\n            log",
+        new="        except KeyError as error:\n            self._rollbacks.owes_look = True\n            log",
         tests=("tests/protocol/test_scenarios_target.py",),
     ),
     Mutant(

@@ -10,7 +10,7 @@ from test_target_went_back_twice import states_before_commit, two_phase
 from onceward.epoch import Settle
 from onceward.errors import CheckpointRolledBack, OncewardError, TargetRolledBack
 from onceward.journal import IdentityFile
-from onceward.recovery import Accept, CommitPrepared, Plan, inspect_checkpoint
+from onceward.recovery import Accept, BeginAnew, CommitPrepared, Plan, inspect_checkpoint
 from onceward.testing import (
     Behaviour,
     CrashAt,
@@ -107,4 +107,17 @@ def test_a_copy_with_a_target_of_its_own_misses_nothing_there() -> None:
     harness = went_back(FakeTransactionalSink)
     target_of(harness).restore(MemoryTarget())
     harness.directory_id = "elsewhere"
-    assert dry_run(harness, Accept.COPY).refusal is None
+    assert dry_run(harness, Accept.COPY).steps == (BeginAnew(),)
+    assert isinstance(harness.life(behaviour=Behaviour(accepted=frozenset({Accept.COPY}))), Finished)
+    assert BeginAnew() not in [step for plan in harness.plans for step in plan.steps]
+
+
+def test_what_an_accepted_rollback_delivers_again_is_not_said_to_pass() -> None:
+    """The logs went back: in the old generation the epoch would be known as settled, in the new one it is computed."""
+    harness = Harness(fake(FakeTransactionalSink), source=SOURCE)
+    harness.life(until=0)
+    logs = deepcopy(harness.logs)
+    harness.life(until=2)
+    harness.logs = logs
+    assert isinstance(dry_run(harness).refusal, CheckpointRolledBack)
+    assert dry_run(harness, Accept.ROLLBACK).steps == (BeginAnew(),)

@@ -22,6 +22,7 @@ from onceward.epoch import PublishLimits
 from onceward.errors import OutputLost, TargetRolledBack
 from onceward.journal import Retention
 from onceward.testing import (
+    Behaviour,
     Crashed,
     DiesAt,
     Failed,
@@ -74,9 +75,9 @@ class History:
     def run(self) -> str:
         """How it ended."""
         self.harness.life(FailsOver(self, times=0), until=0)
-        ending = self.harness.life(
-            FailsOver(self, times=self.rng.choice([1, 1, 2, 3])), until=self.rng.choice([1, 2, 3])
-        )
+        tolerant = Behaviour(tolerable_failures=self.rng.choice([0, 2]))
+        faults = FailsOver(self, times=self.rng.choice([1, 1, 2, 3]))
+        ending = self.harness.life(faults, tolerant, until=self.rng.choice([1, 2, 3]))
         for life in range(8):
             self.trace.append(f"{type(ending).__name__}: {getattr(ending, 'error', '')}")
             self.judge()

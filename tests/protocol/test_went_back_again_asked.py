@@ -13,7 +13,7 @@ import pytest
 from restored_target import KEEPING, SOURCE, target_of, went_back
 from sink_cases import fake, files
 from test_target_went_back_twice import start, states_before_commit, two_phase
-from test_went_back_meanwhile import epochs_in
+from test_went_back_meanwhile import Acts, epochs_in
 from test_went_back_unasked import FailsOnce, under
 
 from onceward.admin import replay
@@ -250,3 +250,36 @@ def test_s78_a_slot_of_which_some_files_have_their_names_is_completed(
     assert isinstance(harness.life(until=1), Finished)
     assert harness.problems() == []
     assert list((tmp_path / "files" / ".onceward").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["torn", "whole"])
+def test_what_came_back_beside_its_visible_file_is_removed_and_stops_nothing(tmp_path: Path, content: str) -> None:
+    """A folder that was put back by a tool that keeps no hard links, from a moment between two steps of a commit."""
+    harness = Harness(files(tmp_path), source=SOURCE)
+    hidden = tmp_path / "files" / ".onceward"
+    copied: dict[str, bytes] = {}
+
+    def copy() -> None:
+        copied.update({path.name: path.read_bytes() for path in hidden.iterdir() if "_1_0_" in path.name})
+
+    harness.life(Acts("log sync_decision 1", copy), until=1)
+    for name, rows in copied.items():
+        (hidden / name).write_bytes(rows if content == "whole" else rows[:7])
+    assert isinstance(harness.life(until=2), Finished)
+    assert not [path for path in hidden.iterdir() if path.name in copied]
+    harness.drain()
+    assert harness.problems() == []
+
+
+def test_s78_an_epoch_that_failed_and_was_staged_again_is_published_after_a_look() -> None:
+    """The driver's own look at what was staged was the first call that met the fail-over; the failure was tolerated."""
+    harness = Harness(fake(FakeTwoPhaseSink), source=SOURCE)
+    harness.life(until=0)
+    older = target_of(harness).backup()
+    harness.life(until=1)
+    faults = FailsOnce("sink two-phase verify", lambda: target_of(harness).restore(older))
+    ending = harness.life(faults, behaviour=Behaviour(tolerable_failures=2), until=3)
+    assert faults.has_failed
+    assert isinstance(ending, Failed)
+    assert isinstance(ending.error, TargetRolledBack)
+    assert epochs_in(target_of(harness)) == [0]

@@ -131,6 +131,9 @@ class Publisher:
         named, manifest = len(manifest.transactions()), self._context.resolved.without(manifest)
         if len(manifest.transactions()) < named:
             log.warning("epoch %d is published without what was resolved by hand", manifest.epoch)
+        if manifest.takeover:
+            # Something failed when it was staged before, and who met that may not have asked the targets.
+            self._rollbacks.owes_look = True
         try:
             self._deliver_all(manifest)
         except (DamagedFile, OutputLost) as error:

@@ -5,6 +5,7 @@ from onceward.recovery.identify import has_begun, plain_context, read_identity, 
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
+    BeginAnew,
     CommitPrepared,
     Plan,
     Reap,
@@ -27,6 +28,7 @@ from onceward.recovery.survey import Survey, take_survey
 __all__ = [
     "Accept",
     "AlreadyPublished",
+    "BeginAnew",
     "CommitPrepared",
     "Opened",
     "Plan",

@@ -28,6 +28,7 @@ from onceward.identity import Fingerprint, Generation
 from onceward.recovery.plan import (
     Accept,
     AlreadyPublished,
+    BeginAnew,
     CommitPrepared,
     Plan,
     Reap,
@@ -101,6 +102,8 @@ def _execute(context: RunContext, plan: Plan, done: Recovered, limits: PublishLi
                 abort_all(context, orphans(context))
             case Refuse(error):
                 raise error
+            case BeginAnew():
+                raise AssertionError("the new generation stands before the survey that this plan was made from")
             case RepairLog():
                 raise AssertionError("the logs are put right before the survey that this plan was made from")
     return True

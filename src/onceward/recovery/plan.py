@@ -75,6 +75,11 @@ class Reap:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginAnew:
+    """Only in a dry run: the start takes a new generation first, and plans the rest as that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """Do nothing; the checkpoint and the target contradict each other."""
 
@@ -93,7 +98,9 @@ class RepairLog:
         return self.repair.epoch
 
 
-Step = RepairLog | CommitPrepared | Settle | Publish | ReportLost | TakeOver | AlreadyPublished | Reap | Refuse
+Step = (
+    RepairLog | BeginAnew | CommitPrepared | Settle | Publish | ReportLost | TakeOver | AlreadyPublished | Reap | Refuse
+)
 
 
 def describe(step: Step) -> str:
@@ -101,6 +108,11 @@ def describe(step: Step) -> str:
     match step:
         case RepairLog(repair):
             return describe_repair(repair)
+        case BeginAnew():
+            return (
+                "a new generation begins, in which what the targets have so far proves nothing: what is not decided, "
+                "or was decided and is forgotten, is computed and delivered again; the rest is planned then"
+            )
         case CommitPrepared(transactions):
             epochs = as_ranges(one.name.epoch for one in transactions)
             return f"settled, and {len(transactions)} transactions of {epochs} are there again: they are committed"
@@ -144,11 +156,11 @@ def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan
     if refusals := tuple(Refuse(error) for error in contradictions if Accept(error.accept) not in accepted):
         return Plan(refusals)
     # A new generation has no past in the targets: it may have others.
-    begins_anew = survey.is_copy or any(isinstance(error, CheckpointRolledBack) for error in contradictions)
-    if survey.rolled_back is not None and not begins_anew:
+    is_new_life = begins_anew(survey, contradictions)
+    if survey.rolled_back is not None and not is_new_life:
         return Plan((Refuse(survey.rolled_back),))
     steps: list[Step] = []
-    if survey.came_back and not begins_anew:
+    if survey.came_back and not is_new_life:
         steps.append(CommitPrepared(survey.came_back))
     for epoch in range(survey.watermark + 1, survey.decided + 1):
         found = survey.epochs[epoch]
@@ -159,6 +171,11 @@ def make_plan(survey: Survey, accepted: frozenset[Accept] = frozenset()) -> Plan
         steps.append(Reap(len(survey.orphans)))
     older = _older_copy(survey, steps) if survey.is_copy and Accept.ROLLBACK not in accepted else None
     return Plan(tuple(steps), contradictions) if older is None else Plan((Refuse(older),))
+
+
+def begins_anew(survey: Survey, accepted: Iterable[CheckpointRefused]) -> bool:
+    """Whether a start takes a new generation: of a copy, and after a rollback that was accepted."""
+    return survey.is_copy or any(isinstance(error, CheckpointRolledBack) for error in accepted)
 
 
 def _undecided(survey: Survey, found: EpochSurvey) -> Step:

@@ -44,7 +44,7 @@ from onceward.recovery.identify import (
     refuse_staged,
     refuse_unlike,
 )
-from onceward.recovery.plan import Accept, Plan, Refuse, RepairLog, make_plan
+from onceward.recovery.plan import Accept, BeginAnew, Plan, Refuse, RepairLog, begins_anew, make_plan
 from onceward.recovery.repair import repair, repairs_needed
 from onceward.recovery.survey import Survey, take_survey
 from onceward.recovery.targets import (
@@ -205,7 +205,10 @@ def inspect_checkpoint(
             _, survey = _surveyed(context, record, directory_id, query, limits or PublishLimits())
     except (CheckpointUnknown, ReceiptsMoved) as error:
         return Plan((Refuse(error),))
-    return make_plan(survey, accepted)
+    plan = make_plan(survey, accepted)
+    if plan.refusal is None and begins_anew(survey, plan.accepted):
+        return Plan((BeginAnew(),), plan.accepted)
+    return plan
 
 
 def look_at(

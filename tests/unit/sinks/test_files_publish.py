@@ -81,13 +81,17 @@ def test_staged_files_that_are_gone_are_lost_and_nothing_else_is_published(tmp_p
     assert visible(tmp_path) == []
 
 
-def test_someone_elses_file_of_the_same_name_is_never_overwritten(tmp_path: Path, context: Contexts) -> None:
+@pytest.mark.parametrize("as_long", [True, False])
+def test_someone_elses_file_of_the_same_name_is_never_overwritten(
+    tmp_path: Path, context: Contexts, as_long: bool
+) -> None:
     sink = FileSink(tmp_path)
     handle = stage(sink, context(sink.name))
     stranger = tmp_path / files(handle)[0]["final"]
-    stranger.write_text("precious")
+    content = "precious".ljust(files(handle)[0]["bytes"] if as_long else 0)
+    stranger.write_text(content)
     assert isinstance(sink.commit(handle), RetryLater)
-    assert stranger.read_text() == "precious"
+    assert stranger.read_text() == content
     stranger.unlink()
     assert sink.commit(handle) == Committed()
 

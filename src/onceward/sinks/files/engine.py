@@ -63,6 +63,6 @@ def stage_engine_files(root: Path, context: SlotContext, extension: str) -> list
         sync_file(path)
         os.rename(path, root / HIDDEN / file.staged)
         staged.append(file)
-    sync_folder(root / HIDDEN)
     shutil.rmtree(folder, ignore_errors=True)
+    sync_folder(root / HIDDEN)
     return staged

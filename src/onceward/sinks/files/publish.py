@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,9 @@ def missing(hidden: Path, root: Path, handle: Handle) -> str | None:
     files_of(handle)
     for file in handle["files"]:  # type: ignore[union-attr]
         path, final = hidden / str(file["staged"]), root / str(file["final"])  # type: ignore[index, call-overload]
-        path, size = path if path.exists() or not final.exists() else final, file["bytes"]  # type: ignore[index, call-overload]
+        size = file["bytes"]  # type: ignore[index, call-overload]
+        if final.exists() and final.stat().st_size == size:
+            continue
         try:
             found = path.stat().st_size
         except FileNotFoundError:
@@ -43,12 +46,19 @@ def missing(hidden: Path, root: Path, handle: Handle) -> str | None:
     return None
 
 
-def publish(staged: Path, final: Path) -> Outcome | None:
+def sizes_of(handle: Handle) -> dict[str, object]:
+    """By final names. A release may not have known them."""
+    files = handle.get("files")
+    entries = [file for file in files if isinstance(file, Mapping)] if isinstance(files, Sequence) else []
+    return {str(file.get("final")): file.get("bytes") for file in entries}
+
+
+def publish(staged: Path, final: Path, size: object = None) -> Outcome | None:
     """Give one file its visible name, unless it has it; an outcome only when that is not possible."""
     try:
         give_name(staged, final)
     except FileExistsError:
-        if _differ(staged, final):
+        if _differ(staged, final, size):
             return RetryLater(f"{final} is already there and is not the file that was staged", after_s=30.0)
     except FileNotFoundError:
         if not final.exists():
@@ -56,9 +66,14 @@ def publish(staged: Path, final: Path) -> Outcome | None:
     return None
 
 
-def _differ(staged: Path, final: Path) -> bool:
+def _differ(staged: Path, final: Path, size: object) -> bool:
+    """Two files are one where a folder was put back by a tool that keeps no hard links; the staged one may be torn."""
     try:
-        return not staged.samefile(final)
+        if staged.samefile(final):
+            return False
+        if size is not None and staged.stat().st_size != size:
+            return final.stat().st_size != size
+        return not filecmp.cmp(staged, final, shallow=False)
     except FileNotFoundError:
         return False
 

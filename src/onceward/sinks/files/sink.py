@@ -37,7 +37,7 @@ from onceward.sinks.files.engine import engine_folder, is_alike, stage_engine_fi
 from onceward.sinks.files.layout import StagedFile, transaction_of
 from onceward.sinks.files.options import Options, default_name
 from onceward.sinks.files.preflight import check
-from onceward.sinks.files.publish import files_of, missing, publish, remove
+from onceward.sinks.files.publish import files_of, missing, publish, remove, sizes_of
 from onceward.sinks.files.receipts import all_receipts
 from onceward.sinks.files.writer import SlotTransaction
 from onceward.storage import local_path, make_folders, sync_folder
@@ -159,7 +159,8 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
             [(self._options.hidden / staged, self.path / final) for staged, final in files_of(handle)]
             for handle in handles
         ]
-        outcomes = [self._give_names(places) for places in slots]
+        sizes = {self.path / final: size for handle in handles for final, size in sizes_of(handle).items()}
+        outcomes = [self._give_names(places, sizes) for places in slots]
         named = [
             places
             for places, outcome in zip(slots, outcomes, strict=True)
@@ -173,14 +174,14 @@ class FileSink(TwoPhaseCommitSink[SlotTransaction], EngineWritten):
             sync_folder(self._options.hidden)
         return outcomes
 
-    def _give_names(self, places: list[tuple[Path, Path]]) -> Outcome:
+    def _give_names(self, places: list[tuple[Path, Path]], sizes: Mapping[Path, object]) -> Outcome:
         """One slot's files. The staged name is looked for first: whoever removes it has made the final one before."""
         seen = [(staged.exists(), final.exists()) for staged, final in places]
         if (False, False) in seen:
             final = places[seen.index((False, False))][1]
             return Lost(f"{final} is not there, and neither is its staged file in {self._options.hidden}")
         for staged, final in places:
-            hindrance = publish(staged, final)
+            hindrance = publish(staged, final, sizes.get(final))
             if hindrance is not None:
                 return hindrance
         is_new = not places or not all(final for _, final in seen)
