@@ -52,6 +52,18 @@ def test_new_keys_go_straight_into_the_table_and_known_ones_by_another(place: Pl
     assert table(place, "k", "v") == [(1, "A"), (2, "b"), (3, "c"), (4, "d"), (5, "e"), (6, "f"), (7, "g")]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_row_that_does_not_fit_and_is_superseded_rejects_nothing(place: Place, is_known: bool) -> None:
+    """No fast path judges a row that the long way would leave out: `poison` would find none to divert."""
+    sink = upsert(place, rows_of(k=[1], v=[""]))
+    place.query("ALTER TABLE ~.rows ADD CHECK (v <> 'bad')")
+    deliver(sink, [rows_of(k=[1], v=["old"])] if is_known else [rows_of(k=[9], v=["other"])])
+    deliver(sink, [rows_of(k=[1, 2, 1], v=["bad", "b", "good"])], epoch=1)
+    assert {(1, "good"), (2, "b")} <= set(table(place, "k", "v"))
+    with pytest.raises(RowsRejected):
+        deliver(sink, [rows_of(k=[3, 4], v=["bad", "d"])], epoch=2)
+
+
 def test_a_known_key_outside_the_sample_takes_everything_back_and_the_next_epochs_do_not_try(
     place: Place, copied: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

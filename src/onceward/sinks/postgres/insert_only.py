@@ -1,7 +1,8 @@
 """A fast path of upserts: where all of many keys seem to be new, COPY straight into the table.
 
 It takes the server half the time of a temporary table and an INSERT. The table's unique index tells if a key was there
-after all, or comes twice in the epoch; then everything is taken back, and the caller goes the long way.
+after all, or comes twice in the epoch. Then, and where a row does not fit, everything is taken back, and the caller
+goes the long way, which says what there is to be said.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, columns_as_sql
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.postgres.equality import Keys, keys_of
+from onceward.sinks.postgres.errors import classify
 from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.options import STAGE, Options
 from onceward.sinks.postgres.rows import all_converted, in_order_of
@@ -20,7 +23,6 @@ from onceward.sinks.postgres.table import Table
 
 _MANY = 10_000
 _SAMPLE = 1_000
-_KEY_EXISTS = "23505"
 
 
 class InsertOnlyPath:
@@ -43,7 +45,8 @@ class InsertOnlyPath:
         except _NotPlain:
             pass
         except PostgresError as error:
-            if error.sqlstate != _KEY_EXISTS:
+            # A row that another one of its key supersedes need not fit: the long way leaves it out.
+            if classify(error) is not ErrorClass.ROW:
                 raise
         else:
             return True

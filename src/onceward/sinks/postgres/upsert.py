@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceward.connections.postgres import PostgresError, Session, columns_as_sql, quoted
+from onceward.sinks.error_class import ErrorClass
 from onceward.sinks.postgres.encode import Encoder, encoders
 from onceward.sinks.postgres.equality import keys_of
+from onceward.sinks.postgres.errors import classify
 from onceward.sinks.postgres.fast_path import FastPath
 from onceward.sinks.postgres.hazards import refuse_kept, triggers_between
 from onceward.sinks.postgres.options import DELETED, ROW, STAGE, Options
@@ -91,7 +93,8 @@ class Upsert:
                 if self._merge_unsorted():
                     return
             except PostgresError as error:
-                if error.sqlstate != _ONE_KEY_TWICE:
+                # A row that does not fit may be superseded by a later one of its key.
+                if error.sqlstate != _ONE_KEY_TWICE and classify(error) is not ErrorClass.ROW:
                     raise
             self._session.run(f"ROLLBACK TO SAVEPOINT {STAGE}")
             self._each_once.back_off()
